@@ -1,10 +1,11 @@
-"""browser.py: a page in headless Chromium, driven by the DevTools protocol over two pipes. A
-message is JSON and ends with a NUL.
+"""browser.py: drives a page in headless Chromium by the DevTools protocol over two pipes. A message
+is JSON and ends with a NUL.
 
-    page = Browser(case).open("http://127.0.0.1:8000/")
-    page.value("document.title")
+  page = Browser(case).open("http://127.0.0.1:8000/")
+  page.value("document.title")
 
-Standard library only. Raises Skipped where there is no chromium."""
+Standard library only. Raises Skipped on a machine without Chromium.
+"""
 import json
 import os
 import shutil
@@ -26,11 +27,13 @@ class Browser(Process):
         self.session, self.n, self.answers, self.arrived = None, 0, {}, threading.Condition()
 
     def start(self):
-        """--no-sandbox: root and containers have no sandbox. The pages are our own."""
+        """Starts Chromium with --no-sandbox, because root and containers have no sandbox. It opens
+        only pages of the tests.
+        """
         theirs, ours = os.pipe()
         answers, out = os.pipe()
-        # Chromium reads commands from descriptor 3 and answers on 4. The shell moves the pipes
-        # there.
+        # Chromium reads commands from file descriptor 3 and answers on 4. A shell moves the pipes
+        # to these descriptors.
         self.spawn_through_shell(theirs, out)
         os.close(theirs)
         os.close(out)
@@ -84,7 +87,7 @@ class Browser(Process):
         self.call("Page.reload")
 
     def value(self, expression):
-        """Returns the value of a JavaScript expression in the page; None while the page loads."""
+        """Returns the value of a JavaScript expression in the page, or None while the page loads."""
         try:
             result = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         except Failed as e:

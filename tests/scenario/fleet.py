@@ -1,26 +1,26 @@
-"""fleet.py: a MongoDB, a Redis and replicas of `photopool serve` as processes, for scenarios of
-several instances.
+"""fleet.py: runs a MongoDB, a Redis and replicas of `photopool serve` as processes, for scenarios
+with several instances.
 
-    from fleet import Fleet
-    from harness import Origin, scenario, ...
+  from fleet import Fleet
+  from harness import Origin, scenario, ...
 
-    def test(case):
-        origin = Origin(case, hosts="*.example delay=20")
-        fleet = Fleet(case, origin=origin, config={"clients.rpm": None}, workers=3)
-        fleet.start()
-        batch = fleet.api.submit("42", [{"id": "a", "photos": [origin.url("a.example", "/1.jpg")]}])
-        fleet.workers[0].kill()            # kill -9; freeze(), thaw(), start() (again)
-        fleet.workers[1].stop()            # SIGTERM, must exit with 0
-        fleet.mongo.restart()              # kill -9 and start on the same data; also kill(),
-                                           # start(), end(), freeze(), thaw(), wipe()
-        with fleet.mongo.wire.fail_command(["update"], times=3, errorCode=91): ...
-        fleet.add("worker", {"worker.tiers": "[1s]"})
-        fleet.api.wait_finished(batch)
-        fleet.stop()
+  def test(case):
+      origin = Origin(case, hosts="*.example delay=20")
+      fleet = Fleet(case, origin=origin, config={"clients.rpm": None}, workers=3)
+      fleet.start()
+      batch = fleet.api.submit("42", [{"id": "a", "photos": [origin.url("a.example", "/1.jpg")]}])
+      fleet.workers[0].kill()            # kill -9; also freeze(), thaw(), start() (again)
+      fleet.workers[1].stop()            # SIGTERM; the worker must exit with 0
+      fleet.mongo.restart()              # kill -9 and start on the same data; also kill_one(),
+                                         # start(), end(), freeze(), thaw(), wipe()
+      with fleet.mongo.wire.fail_command(["update"], times=3, errorCode=91): ...
+      fleet.add("worker", {"worker.tiers": "[1s]"})
+      fleet.api.wait_finished(batch)
+      fleet.stop()
 
-Each Replica is a harness.Pool with its own port and data folder, which it keeps over restarts:
-submit(), batch(), metric()... All replicas share the folder of photos. Without a mongod the
-scenario fails (`scripts/setup mongo` installs one); `make test` installs it first.
+Each Replica is a harness.Pool (submit(), batch(), metric()...) with its own data folder. All
+replicas share the folder of photos. Without a mongod the scenario fails (`scripts/setup mongo`
+installs one); `make test` installs it first.
 """
 import json
 import os
@@ -38,18 +38,20 @@ from mongo_wire import Mongo  # noqa: E402
 from redis_wire import Redis  # noqa: E402
 from servers import ask, state_of  # noqa: E402
 
-ROW = 6 + 6 + 6 + 8 + 4 + 4 + 8 + 4 + 8 + 8 + 1  # bytes before the worker's id in a slot's row; the last one holds the flags
+# Length in bytes of a slot's row in Redis before the worker's id; the last of these bytes holds the
+# flags.
+ROW = 6 + 6 + 6 + 8 + 4 + 4 + 8 + 4 + 8 + 8 + 1
 
 
 class Servers(Process):
-    """One of the scripts of tests/support that run servers. Servers are numbered from 0."""
+    """Servers that one of the scripts of tests/support runs. They are numbered from 0."""
 
     def __init__(self, case, script, *args):
         super().__init__(case, script, os.path.join(SUPPORT, script))
         self.dir, self.args, self.url = case.name(script), args, None
 
     def begin(self):
-        """Starts the servers and does not wait for them."""
+        """Starts the servers without waiting for them."""
         self.spawn(["--dir", self.dir, "--until-eof", "--quick", *self.args], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         return self
 
@@ -75,7 +77,7 @@ class Servers(Process):
         self.do("kill", number)
 
     def begin_start(self, number=0):
-        """Starts one server again on its port and data, and does not wait for it."""
+        """Starts one server again, on the same port and data, without waiting for it."""
         self.do("spawn", number)
 
     def start(self, number=0):
@@ -108,13 +110,14 @@ class MongoServers(Servers):
         super().__init__(case, "mongod", "--members", str(members), *args)
 
     def database(self, name="photopool"):
-        """Returns a value for store.url."""
+        """Returns a value for store.url that names this database."""
         return self.url.replace("/?", f"/{name}?")
 
     @property
     def wire(self):
-        """A new client each time, see mongo_wire.py: the server that an old one was connected to
-        may be gone."""
+        """Returns a new client (mongo_wire.py) each time, because the server of an earlier client
+        may be gone.
+        """
         return Mongo(self.url)
 
 
@@ -128,15 +131,16 @@ class RedisServers(Servers):
 
 
 class RabbitServers(Servers):
-    """RabbitMQ servers; url is a value for amqp.url."""
+    """RabbitMQ servers. `url` is a value for amqp.url."""
 
     def __init__(self, case, *args):
         super().__init__(case, "rabbitmq", *args)
 
 
 class KafkaCluster(Process):
-    """The in-memory cluster of librdkafka (tests/support/kafka); brokers is a value for
-    kafka.brokers. A cluster that ends loses all data."""
+    """The in-memory Kafka cluster of librdkafka (tests/support/kafka). `brokers` is a value for
+    kafka.brokers. When the cluster ends, its data are lost.
+    """
 
     def __init__(self, case, topic, partitions=4):
         binary, source = case.path("kafka-cluster"), os.path.join(SUPPORT, "kafka", "cluster.c")
@@ -149,7 +153,7 @@ class KafkaCluster(Process):
 
 
 class Replica(Pool):
-    """`photopool serve` with some roles. Its port changes at each start."""
+    """A process `photopool serve` with some roles. Its port changes at each start."""
 
     def __init__(self, case, name, roles, config, prefix=()):
         super().__init__(case, config=config, prefix=prefix)
@@ -175,7 +179,7 @@ class Replica(Pool):
         self.signal(signal.SIGCONT)
 
     def leave(self):
-        """Sends SIGTERM and does not wait; wait_left() does."""
+        """Sends SIGTERM without waiting for the end. wait_left() waits."""
         self.signal(signal.SIGTERM)
 
     def wait_left(self, timeout=40):
@@ -183,9 +187,10 @@ class Replica(Pool):
 
 
 class Fleet:
-    """replicas: {role or "role,role": how many}. config applies to all replicas; add() takes more
-    for one. mongo, redis: servers that run already, to share them or to run them with options; by
-    default the fleet starts its own."""
+    """A fleet of replicas. replicas: {role or "role,role": how many}. config: settings of all
+    replicas; add() takes more settings for one replica. mongo, redis: servers that run already, to
+    share them or to run them with options; by default the fleet starts its own servers.
+    """
 
     def __init__(self, case, origin=None, config=None, replicas=None, mongo=None, redis=None, **counts):
         self.case, self.origin, self.config = case, origin, dict(config or {})
@@ -212,8 +217,8 @@ class Fleet:
         self.start_servers()
         made = [self.make(roles) for roles, n in self.counts.items() for _ in range(n)]
         # On an empty database the first replica creates the collections, so it starts alone: a
-        # mongod under wine (tests/support/mongod_wine.py) does not survive two clients that create
-        # the same collection at once.
+        # mongod under wine (tests/support/mongod_wine.py) crashes if two clients create the same
+        # collection at once.
         for part in (made[:1], made[1:]):
             for replica in part:
                 replica.spawn_up()
@@ -226,7 +231,7 @@ class Fleet:
         return self
 
     def make(self, roles, config=None, prefix=()):
-        """Returns a replica that does not run yet."""
+        """Returns a new replica that has not been started."""
         name = f"{roles}{sum(r.roles == roles for r in self.replicas)}"
         base = {"store.url": self.mongo.database(), "coordinator.url": self.redis.url, "blobs.url": f"file:{self.photos}"}
         if self.origin:
@@ -241,12 +246,12 @@ class Fleet:
         return self.make(roles, config, prefix).start()
 
     def of(self, role):
-        """Replicas with this role, oldest first."""
+        """Returns the replicas with this role, oldest first."""
         return [r for r in self.replicas if role in r.roles.split(",")]
 
     @property
     def api(self):
-        """Returns the first api that runs."""
+        """Returns the first replica of the role api that runs."""
         for replica in self.of("api"):
             if replica.running():
                 return replica
@@ -261,8 +266,9 @@ class Fleet:
         return sum(r.metric(name) for r in self.replicas if r.running() and r.port)
 
     def slots(self):
-        """"CLIENT SHARE WORKER" of every held slot: lib/adapter/redis/coord_rows.lua describes the
-        rows."""
+        """Returns "CLIENT SHARE WORKER" for every slot that a worker holds.
+        lib/adapter/redis/coord_rows.lua describes the rows in Redis.
+        """
         wire, held = self.redis.wire, []
         for key in wire.keys("{photopool:coord}:s:*"):
             fields = wire.run("HGETALL", key)
@@ -272,8 +278,9 @@ class Fleet:
         return held
 
     def stop(self, timeout=40):
-        """Sends SIGTERM to all replicas; each must exit with 0. The servers run until the case
-        ends."""
+        """Sends SIGTERM to all replicas; each replica must exit with 0. The servers run until the
+        case ends.
+        """
         running = [r for r in self.replicas if r.running()]
         for replica in running:
             replica.leave()
@@ -290,12 +297,14 @@ class Fleet:
 
 
 class Limits:
-    """Checks that clients stay within their limits at the origin from now on: {client: (requests a
-    minute or None, concurrency)}.
+    """Checks that clients stay within their limits at the origin, from now on. limits: {client:
+    (requests a minute or None, concurrency)}.
 
-    The origin notes a request when it reads it. If the machine is late by more than half of
-    photopool's margin for the network, two requests can be noted closer together than they were
-    sent, so windows are shorter by twice the excess, as in test_limits_kill9.py."""
+    The origin notes a request when it reads it. If this machine is late by more than half of
+    photopool's margin for the network, the origin may note two requests closer together than
+    photopool sent them. So the checked windows are shorter by twice the excess, as in
+    test_limits_kill9.py.
+    """
     MARGIN = 0.2  # seconds
 
     def __init__(self, case, origin, limits):
@@ -304,8 +313,9 @@ class Limits:
         self.lateness = Lateness()
 
     def held(self):
-        """Stops the origin and returns the verdict of `origin check`. The record must contain every
-        client of `limits`."""
+        """Stops the origin and checks its record: no client may be over a limit, and every client
+        of `limits` must occur. Returns the verdict of `origin check`.
+        """
         wait_until(lambda: self.origin.stats()["in_flight"] == 0, 30, "the origin is idle")
         self.lateness.stop()
         self.origin.stop()
@@ -320,7 +330,9 @@ class Limits:
               flush=True)
         check(run.returncode in (0, 1), f"exit status of origin check: {run.returncode}")
         over = []
-        for c in verdict["clients"]:  # c["over"] allows less in a shorter window, so it is not used
+        # c["over"] uses the limit of a full window of 60 s in a shorter window, so this does not
+        # use it
+        for c in verdict["clients"]:
             rpm, concurrency = self.limits.get(c["client"], (None, None))
             if c["worst_window"] > (rpm or c["worst_window"]) or c["worst_concurrency"] > (concurrency or c["worst_concurrency"]):
                 over.append(c)
@@ -330,6 +342,6 @@ class Limits:
 
 
 def need_mongod():
-    """Fails without a mongod, so that a missing one is noticed."""
+    """Fails if no mongod is installed: a skipped scenario might not be noticed."""
     run = subprocess.run([os.path.join(SUPPORT, "mongod"), "--which"], stdout=subprocess.DEVNULL, check=False)
     check(run.returncode == 0, "there is no mongod: scripts/setup mongo installs one")

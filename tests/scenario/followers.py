@@ -1,17 +1,18 @@
-"""followers.py: consumers of every kind, each a thread that reconnects by itself, and a Book that
+"""followers.py: consumers of every kind. Each is a thread that reconnects by itself; a Book
 compares all that they receive.
 
-    book = Book()
-    followers = [LongPoll(book, api), Events(book, api), WebSocket(book, api), Hook(book),
-                 Amqp(book, case, url), Kafka(book, case, brokers)]
-    for f in followers:
-        f.start()
-    followers[0].ids                    # ids of the results that it has
-    book.wrong                          # violations
+  book = Book()
+  followers = [LongPoll(book, api), Events(book, api), WebSocket(book, api), Hook(book),
+               Amqp(book, case, url), Kafka(book, case, brokers)]
+  for f in followers:
+      f.start()
+  followers[0].ids                    # ids of the results that it has received
+  book.wrong                          # violations
 
-api() returns the port of a running api. Results and events are kept as the texts that came, because
-delivery promises the same bytes each time. A follower of the stream that receives a gap does what
-README.md tells consumers to do: it reads the results of the batches that it has only in part.
+api() returns the port of a running api. Results and events are kept as the texts that arrived,
+because every delivery of a result must have the same bytes. A follower of the event stream that
+receives a gap does what README.md tells consumers to do: it reads the results of the batches of
+which it has only a part.
 """
 import base64
 import hashlib
@@ -32,16 +33,18 @@ from harness import SLOW, Process, check, wait_until
 from receiver import Receiver, Reply
 
 DECODER = json.JSONDecoder()
-SILENCE = 60  # seconds; a stream sends something every 25 s
+SILENCE = 60  # seconds without data after which a follower reconnects; a stream sends something every 25 s
 GONE = (OSError, http.client.HTTPException)
 
 
 class Refused(OSError):
-    """An answer that asks the client to try again later."""
+    """The server has answered that the client must try again later."""
 
 
 class Book:
-    """One id has one text and one number has one event, from every source."""
+    """Compares what all sources say: a result's id must always have the same text, an event's
+    number the same event.
+    """
 
     def __init__(self):
         self.lock, self.results, self.events, self.wrong = threading.Lock(), {}, {}, []
@@ -65,7 +68,7 @@ class Book:
 
 
 def elements(text, name):
-    """Returns the texts of an array's elements, from {"name": [...]} as our server writes it."""
+    """Yields the texts of the elements of the array {"name": [...]}, as our server writes it."""
     at = text.index(f'"{name}":[') + len(name) + 4
     while text[at] != "]":
         _, end = DECODER.raw_decode(text, at)
@@ -74,7 +77,7 @@ def elements(text, name):
 
 
 def data_of(event):
-    """Returns the text of an event's data, its last field."""
+    """Returns the text of an event's field `data`, which is its last field."""
     return event[event.index('"data":') + len('"data":'):-1]
 
 
@@ -88,7 +91,7 @@ def get(port, path, headers=None, connection=None):
 
 
 def read_list(port, path, name):
-    """Returns the texts of all rows of a paged list."""
+    """Returns the texts of all rows of a list, over all of its pages."""
     after, rows = None, []
     while True:
         page = get(port, f"{path}{'&' if '?' in path else '?'}limit=1000" + (f"&after={after}" if after else "")).read().decode()
@@ -122,7 +125,7 @@ class Follower:
         raise NotImplementedError
 
     def take(self, text):
-        """Records one result. Returns True if it is new."""
+        """Records one result. Returns True if this follower has not received it before."""
         result = self.book.result(text, self.name)
         if result["id"] in self.ids:
             self.repeated += 1
@@ -136,7 +139,7 @@ class Follower:
 
 
 class StreamFollower(Follower):
-    """Follows KEYS of the stream from its beginning."""
+    """Follows the keys KEYS of the event stream from its beginning."""
     KEYS = "key=results"
 
     def __init__(self, book, name, api):
@@ -158,8 +161,9 @@ class StreamFollower(Follower):
             self.made_up.discard(json.loads(text)["id"])
 
     def gap(self, gap):
-        """The results that a gap stands for had finished before the events were lost, so their
-        batches have them."""
+        """Reads the results that a gap stands for from their batches: they had finished before
+        their events were lost.
+        """
         if gap["to"] <= self.at:
             self.book.complain(f"{self.name}: gap {gap} after {self.at}")
         while self.going:
@@ -196,7 +200,8 @@ class LongPoll(StreamFollower):
             text = get(self.port, self.query() + "&wait=10&limit=500", connection=connection).read().decode()
             answer = json.loads(text)
             if answer["gap"] and answer["events"]:
-                # The gap comes in the same answer as the events after it.
+                # The gap comes in the same answer as the events after it, so their numbers must be
+                # above the gap.
                 check(answer["events"][0]["seq"] > answer["gap"]["to"], f"{self.name}: events before the gap: {text[:300]}")
             if answer["gap"]:
                 self.gap(answer["gap"])
@@ -234,7 +239,7 @@ class Events(StreamFollower):
 
 
 class WebSocket(StreamFollower):
-    """closes: (port, code) of every close frame received."""
+    """Follows events over a WebSocket. closes: (port, code) of every close frame received."""
     KEYS = "key=results&key=batch"
 
     def __init__(self, book, api):
@@ -283,7 +288,7 @@ class WebSocket(StreamFollower):
         return data
 
     def frame(self):
-        """Returns (final, opcode, payload); None after a close."""
+        """Reads a frame. Returns (final, opcode, payload), or None after a close frame."""
         first, length = self.exactly(2)
         check(length < 128 and not first & 0x70, f"{self.name}: a frame begins with {first:02x} {length:02x}")
         if length == 126:
@@ -312,7 +317,7 @@ class WebSocket(StreamFollower):
 
 
 class Hook(Follower):
-    """An endpoint of webhooks; `settings` is the body of its PUT."""
+    """An endpoint of webhooks. `settings` is the body of the PUT that creates the webhook."""
 
     def __init__(self, book):
         super().__init__(book, "webhook")
@@ -343,7 +348,7 @@ class Hook(Follower):
 
 
 class Lines(Follower):
-    """A program that prints one message a line."""
+    """Follows through a program that prints one message per line."""
 
     def __init__(self, book, case, name, command):
         super().__init__(book, name)
@@ -369,7 +374,7 @@ class Amqp(Lines):
         super().__init__(book, case, "AMQP", [os.path.join(SUPPORT, "amqp_lines"), url, exchange, "results"])
 
     def wait_ready(self):
-        """The broker returns messages that arrive before the queue is bound."""
+        """Waits until the queue is bound: the broker returns messages that arrive before."""
         wait_until(lambda: self.ready, 10 * SLOW, lambda: f"the queue is bound: {self.process.text()[-500:]}")
 
     def line(self, text):

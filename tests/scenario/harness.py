@@ -1,22 +1,22 @@
-"""harness.py: shared by all scenarios: `photopool up` and the origin as processes, an HTTP client,
+"""harness.py: what all scenarios share: `photopool up` and the origin as processes, an HTTP client,
 waiting for conditions.
 
-    from harness import Pool, Origin, scenario, check, wait_until
+  from harness import Pool, Origin, scenario, check, wait_until
 
-    def test(case):
-        origin = Origin(case, hosts="*.example delay=20")
-        pool = Pool(case, origin=origin, config={"clients.rpm": None})
-        pool.start()
-        batch = pool.submit("42", [{"id": "a", "photos": [origin.url("a.example", "/1.jpg")]}])
-        pool.wait_finished(batch)
-        ...
-    if __name__ == "__main__":
-        scenario(test)
+  def test(case):
+      origin = Origin(case, hosts="*.example delay=20")
+      pool = Pool(case, origin=origin, config={"clients.rpm": None})
+      pool.start()
+      batch = pool.submit("42", [{"id": "a", "photos": [origin.url("a.example", "/1.jpg")]}])
+      pool.wait_finished(batch)
+      ...
+  if __name__ == "__main__":
+      scenario(test)
 
 Nothing sleeps for a fixed time: wait_until() polls. No check measures time either, because a
 machine may be slow or busy. To show that something does not wait, a scenario makes the wait longer
-than wait_until() allows; to show that something is quick, it counts what happens meanwhile. All
-processes end with the case. Standard library only.
+than wait_until() allows; to show that something is quick, it counts what happens in the meantime.
+All processes end with the case. Standard library only.
 """
 import gzip
 import hashlib
@@ -35,19 +35,19 @@ import threading
 import time
 import traceback
 
-# libmongoc keeps counters in a file of /dev/shm named after the process id. kill -9 leaves it
-# behind, and the next process with that id warns about it on stderr.
+# libmongoc keeps counters in a file of /dev/shm that is named after the process id. kill -9 leaves
+# the file behind, and the next process with that id would warn about it on standard error.
 os.environ.setdefault("MONGOC_DISABLE_SHM", "1")
 PHOTOPOOL = os.environ.get("PHOTOPOOL", "build/photopool")
 ORIGIN = os.environ.get("PP_ORIGIN", "build/loadtest/origin")
-SLOW = 6  # factor of patience: timeouts are for an idle machine, and this many times longer before a wait fails
+SLOW = 6  # Timeouts are given for an idle machine. A wait fails only after SLOW times as long.
 SANITIZED = os.environ.get("PP_BUILD") == "asan"
 POLL = 0.02
 SKIP = 77
 
 
 class Failed(Exception):
-    """A check did not hold."""
+    """A check of the scenario has failed."""
 
 
 class Skipped(Exception):
@@ -64,8 +64,9 @@ def same(got, due, what):
 
 
 def wait_until(condition, timeout, what):
-    """Polls until condition() is true and returns its value. what: a text, or a function that
-    returns one."""
+    """Polls until condition() is true and returns its value. `what` names the condition: a text,
+    or a function that returns a text.
+    """
     end = time.monotonic() + timeout * SLOW
     while True:
         value = condition()
@@ -77,17 +78,18 @@ def wait_until(condition, timeout, what):
 
 
 def pause_until(moment):
-    """Waits for a moment (monotonic), for scenarios that are about time itself."""
+    """Waits until a moment of the monotonic clock, for scenarios that test times."""
     while (left := moment - time.monotonic()) > 0:
         time.sleep(min(left, POLL))
 
 
 class Lateness:
-    """How late this machine is: a thread that should wake every 10 ms measures it. For scenarios
-    that measure speed; they stop() it at the end."""
+    """Measures how late this machine is: a thread that should wake up every 10 ms notes its delays.
+    For scenarios that measure speed; they call stop() at the end.
+    """
 
     def __init__(self):
-        self.late, self.going = [], True  # (moment, seconds), by time.time()
+        self.late, self.going = [], True  # late: [(moment by time.time(), seconds of delay)]
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
 
@@ -109,7 +111,7 @@ class Lateness:
         return max((late for _, late in self.late), default=0)
 
     def between(self, begin, end):
-        """Returns the seconds of lateness between two moments."""
+        """Returns how many seconds the machine was late in total between two moments."""
         return sum(late for moment, late in self.late if begin <= moment <= end + late)
 
 
@@ -130,8 +132,9 @@ class Case:
         return self.path(f"{self.n:02}-{stem}")
 
     def in_memory(self, name):
-        """Returns a file name in memory rather than on a disk, where the system has such a
-        place."""
+        """Returns a path in memory rather than on a disk, on systems that have a file system in
+        memory.
+        """
         if not self.shared and os.access("/dev/shm", os.W_OK):
             self.shared = tempfile.mkdtemp(prefix="photopool-scenario-", dir="/dev/shm")
         return os.path.join(self.shared or self.dir, name)
@@ -140,11 +143,12 @@ class Case:
         for child in self.children:
             child.kill()
         if self.shared:
-            shutil.move(self.shared, self.path("in-memory"))  # kept with the other files if the scenario failed
+            # keeps the files in memory with the other files, for the case that the scenario failed
+            shutil.move(self.shared, self.path("in-memory"))
 
 
 def scenario(*tests):
-    """Runs the tests; exits 0, 1 or 77."""
+    """Runs the tests of a scenario. Exits with 0 (passed), 1 (failed) or 77 (skipped)."""
     case = Case()
     print(f"seed {case.seed} (PP_SEED)", flush=True)
     status = 0
@@ -163,7 +167,7 @@ def scenario(*tests):
         print(f"FAILED: {e}", flush=True)
         traceback.print_exc(limit=-3)
         status = 1
-    except BaseException:  # whatever went wrong, the processes have to end
+    except BaseException:  # the processes of the scenario must end after any error
         traceback.print_exc()
         status = 1
     finally:
@@ -172,14 +176,14 @@ def scenario(*tests):
         for child in case.children:
             child.show_log()
         print(f"files: {case.dir}")
-    elif not os.environ.get("PP_SOURCE"):  # else tests/scenario/run removes it
+    elif not os.environ.get("PP_SOURCE"):  # if PP_SOURCE is set, tests/scenario/run removes the folder
         shutil.rmtree(case.dir, ignore_errors=True)
     sys.stdout.flush()
-    os._exit(status)  # threads that wait for a dead server do not hold us up
+    os._exit(status)  # os._exit() does not wait for threads that wait for a dead server
 
 
 class Process:
-    """At most one process at a time, and its log."""
+    """A program that the scenario starts, at most one process of it at a time, and its log."""
 
     def __init__(self, case, stem, program):
         self.case, self.program = case, program
@@ -214,7 +218,7 @@ class Process:
             raise Failed(f"{self.program} did not end within {timeout * SLOW} s") from None
 
     def text(self):
-        if not os.path.exists(self.log):  # never started
+        if not os.path.exists(self.log):  # the process was never started
             return ""
         with open(self.log, encoding="utf-8", errors="replace") as f:
             return f.read()
@@ -229,7 +233,7 @@ class Process:
 
 
 class Origin(Process):
-    """The photo host. It ignores the port, so every host name leads to it (see Pool)."""
+    """The fake photo host. photopool resolves every host name to it, whatever the port in the URL."""
 
     def __init__(self, case, hosts="", behaviour="", listen=("127.0.0.1:0",), extra=(), record=None):
         super().__init__(case, "origin", ORIGIN)
@@ -250,8 +254,9 @@ class Origin(Process):
         self.address = listen[0].rsplit(":", 1)[0].strip("[]")
 
     def keep_time(self):
-        """For scenarios that measure: gives the origin priority over everything on this machine, if
-        that is permitted."""
+        """Gives the origin priority over everything else on this machine, if that is permitted. For
+        scenarios that measure.
+        """
         try:
             os.sched_setscheduler(self.pid, os.SCHED_FIFO, os.sched_param(1))
         except OSError:
@@ -279,8 +284,9 @@ class Origin(Process):
         self.page("POST", "/_reload")
 
     def fetch(self, url):
-        """Returns the body that the origin serves for a URL, fetched directly; its record shows the
-        request as client `probe`."""
+        """Fetches a URL directly from the origin and returns the body. The record shows the request
+        as client `probe`.
+        """
         host, target = re.match(r"http://([^/]+)(/.*)", url).groups()
         c = http.client.HTTPConnection(self.address, self.port, timeout=30 * SLOW)
         c.request("GET", target, headers={"Host": host})
@@ -289,8 +295,9 @@ class Origin(Process):
         return body
 
     def records(self):
-        """Returns [{start, end (s), client, host, status, outcome, hash}] of all requests so
-        far."""
+        """Returns a dict for each request so far: start and end (in s), client, host, status,
+        outcome, hash, bytes.
+        """
         if self.running():
             self.page("POST", "/_flush")
         with open(self.record_file, encoding="utf-8") as f:
@@ -316,8 +323,9 @@ class Answer:
 
 
 class Pool(Process):
-    """`photopool up` with its own data directory and configuration file. http.listen is a free
-    port, a new one at each start."""
+    """`photopool up` with its own data directory and configuration file. It listens on a free port,
+    which is a new one at each start.
+    """
 
     def __init__(self, case, origin=None, config=None, data=None, prefix=()):
         super().__init__(case, "photopool", prefix[0] if prefix else PHOTOPOOL)
@@ -335,7 +343,9 @@ class Pool(Process):
         self.local = threading.local()
 
     def write_config(self):
-        """Turns dotted names into nested ones; JSON is YAML."""
+        """Writes the configuration file: turns dotted names into nested ones, and writes JSON,
+        which is YAML, too.
+        """
         tree = {}
         for name, value in self.config.items():
             section, key = name.split(".")
@@ -344,7 +354,7 @@ class Pool(Process):
             json.dump(tree, f, indent=1)
 
     def spawn_up(self):
-        """Starts the process and does not wait for it."""
+        """Starts the process without waiting for it."""
         self.write_config()
         self.port = None
         self.spawn([*self.prefix, "up", "--data", self.data, "--config", self.config_file], stdout=subprocess.PIPE)
@@ -375,7 +385,7 @@ class Pool(Process):
         super().kill()
 
     def stop(self, timeout=40):
-        """Sends SIGTERM. The exit status must be 0."""
+        """Sends SIGTERM and waits for the end. The exit status must be 0."""
         self.peak_kb = max(self.peak_kb, self.memory_kb("VmHWM"))
         self.signal(signal.SIGTERM)
         same(self.wait_exit(timeout), 0, "exit status after SIGTERM")
@@ -391,7 +401,9 @@ class Pool(Process):
     # --- HTTP ---
 
     def request(self, method, path, body=None, headers=None, timeout=30, source=None):
-        """Keeps one connection for each thread and process. OSError: the server is gone."""
+        """Sends a request and returns the answer. Each thread keeps one connection for each
+        process. Raises OSError if the server is gone.
+        """
         key = (self.port, source)
         kept = getattr(self.local, "kept", None)
         if kept is None:
@@ -445,7 +457,7 @@ class Pool(Process):
         return self.post(path, data, method="PUT")
 
     def submit(self, client, items, refresh=None, key=None):
-        """Posts a batch and returns its id; every item must be accepted."""
+        """Posts a batch, of which every item must be accepted. Returns the batch's id."""
         data = {"client": client, "items": items}
         if refresh:
             data["refresh"] = refresh
@@ -462,7 +474,7 @@ class Pool(Process):
         return self.get_json(f"/v1/batches/{batch}")
 
     def page_all(self, path, field, limit=1000):
-        """Returns the rows of all pages of a list."""
+        """Returns the rows of a list, over all of its pages."""
         rows, after = [], None
         while True:
             sep = "&" if "?" in path else "?"
@@ -486,7 +498,7 @@ class Pool(Process):
         return self.get_json(f"/v1/items/{client}/{item}")
 
     def metric(self, name):
-        """Returns the sum of a metric's samples: name, or name{label="value"}."""
+        """Returns the sum of a metric's samples. name: the metric's name, or NAME{label="value"}."""
         total = 0.0
         for line in self.get("/metrics").body.decode().split("\n"):
             if line.startswith(name) and line[len(name):len(name) + 1] in ("{", " "):
@@ -496,7 +508,7 @@ class Pool(Process):
     # --- files ---
 
     def blobs(self):
-        """Returns {sha256: path} of every stored file."""
+        """Returns {sha256: path} of every stored photo."""
         found = {}
         for folder, _, names in os.walk(os.path.join(self.photos, "sha256")):
             for name in names:
@@ -513,8 +525,9 @@ def sha256_of(path):
 
 
 def free_port():
-    """Returns a port that nobody listens on and that, where the system allows it, the kernel does
-    not hand out for port 0."""
+    """Returns a port that nobody listens on. If possible, it is a port that the kernel does not
+    choose for port 0.
+    """
     with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as f:
         first = int(f.read().split()[0])
     for _ in range(100 if first >= 12000 else 0):
@@ -528,6 +541,6 @@ def free_port():
 
 
 def outcomes(results):
-    """Returns {(item, index): (outcome, code or None)}."""
+    """Returns {(item, index of the photo): (outcome, error code or None)}."""
     return {(r["data"]["item"], i): (p["outcome"], p.get("error", {}).get("code"))
             for r in results for i, p in enumerate(r["data"]["photos"])}

@@ -1,8 +1,9 @@
-"""namespace.py: mounts and a network that belong to the test. Only root can have them; everything
-is gone when the process ends. Enter them before any thread or child starts.
+"""namespace.py: gives a test its own mounts and its own network. Only root may make them, and they
+are gone when the process ends. Enter them before any thread or child starts.
 
 In the network every address is local (`ip route add local default dev lo`), so the test can listen
-on any address, and every connection goes over `lo`, where Watch sees it."""
+on any address, and every connection goes over `lo`, where Watch sees it.
+"""
 import ctypes
 import os
 import socket
@@ -22,7 +23,7 @@ def call(what, *args):
 
 
 def own_mounts():
-    """Raises Skipped where that is not permitted."""
+    """Gives the process its own mounts. Raises Skipped if that is not permitted."""
     if os.geteuid() != 0:
         raise Skipped("only root may mount")
     call("unshare", CLONE_NEWNS)
@@ -34,7 +35,9 @@ def mount_tmpfs(path, size):
 
 
 def small_disk(case, name, size):
-    """A tmpfs; None where mounting is not permitted. A SQLite WAL alone may take 16 MiB."""
+    """Mounts a small tmpfs as a disk and returns its path, or None if mounting is not permitted. A
+    SQLite WAL alone may take 16 MiB.
+    """
     path = case.path(name)
     os.mkdir(path)
     try:
@@ -47,7 +50,7 @@ def small_disk(case, name, size):
 
 
 def fill(path):
-    """Fills the disk of `path` to the last byte; returns the file that does."""
+    """Appends to the file `path` until its disk is full to the last byte."""
     with open(path, "ab", buffering=0) as f:
         for block in (1 << 20, 4096, 1):
             try:
@@ -66,7 +69,7 @@ def attribute(kind, data):
 
 
 def netlink(kind, body):
-    """Sends one request to the kernel's routing; true if it succeeded."""
+    """Sends one routing request to the kernel. Returns True if the kernel has done it."""
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as s:  # NETLINK_ROUTE
         s.bind((0, 0))
         # NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE
@@ -75,33 +78,37 @@ def netlink(kind, body):
 
 
 def everything_is_local(family):
-    """RTM_NEWROUTE of type local for all addresses of a family, to lo (index 1)."""
-    # rtmsg: family, dst_len, src_len, tos, table local, protocol boot, scope host, type local,
-    # flags; RTA_OIF
+    """Makes all addresses of a family local: adds a route (RTM_NEWROUTE) of type local to lo (index
+    1).
+    """
+    # fields of rtmsg: family, dst_len, src_len, tos, table local, protocol boot, scope host, type
+    # local, flags; then RTA_OIF
     return netlink(24, struct.pack("BBBBBBBBI", family, 0, 0, 0, 255, 3, 254, 2, 0) + attribute(4, struct.pack("i", 1)))
 
 
 def give_address(address):
-    """RTM_NEWADDR on lo: an address that sockets can bind to."""
+    """Adds an address to lo (RTM_NEWADDR), so that sockets can bind to it."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     packed = socket.inet_pton(family, address)
-    # ifaddrmsg: family, prefix length, IFA_F_NODAD, scope, index; IFA_LOCAL, IFA_ADDRESS
+    # fields of ifaddrmsg: family, prefix length, IFA_F_NODAD, scope, index; then IFA_LOCAL,
+    # IFA_ADDRESS
     return netlink(20, struct.pack("BBBBI", family, 8 * len(packed), 2, 0, 1) + attribute(2, packed) + attribute(1, packed))
 
 
 def own_network(addresses):
-    """A network namespace with only lo, which has `addresses`."""
+    """Gives the process a network namespace that has only lo, with these addresses."""
     if os.geteuid() != 0:
         raise Skipped("only root may have a network namespace")
     call("unshare", CLONE_NEWNET)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-        call("ioctl", s.fileno(), 0x8914, struct.pack("16sH14x", b"lo", 0x1 | 0x40))  # SIOCSIFFLAGS: IFF_UP | IFF_RUNNING
+        # SIOCSIFFLAGS: IFF_UP | IFF_RUNNING
+        call("ioctl", s.fileno(), 0x8914, struct.pack("16sH14x", b"lo", 0x1 | 0x40))
     if not all(map(give_address, addresses)) or not all(map(everything_is_local, (socket.AF_INET, socket.AF_INET6))):
         raise Skipped("addresses and routes can't be made")
 
 
 class Watch:
-    """Every attempt to open a TCP connection in this network: (address, port) in `seen`."""
+    """Notes every attempt to open a TCP connection in this network, as (address, port) in `seen`."""
 
     def __init__(self):
         self.seen, self.stop = [], False
@@ -128,17 +135,19 @@ class Watch:
             at, to = 40, socket.inet_ntop(socket.AF_INET6, p[24:40])
         else:
             return
-        if p[at + 13] & 0x12 == 0x02:  # SYN without ACK
+        if p[at + 13] & 0x12 == 0x02:  # a SYN without ACK opens a connection
             self.seen.append((to, struct.unpack_from(">H", p, at + 2)[0]))
 
     def drops(self):
-        """Returns the number of packets that the watcher missed."""
+        """Returns the number of packets that the kernel dropped before this class could read them."""
         return struct.unpack("II", self.socket.getsockopt(263, 6, 8))[1]  # SOL_PACKET, PACKET_STATISTICS
 
 
 class Names:
-    """A name server on 127.0.0.1:53. `answer(name, n)` returns the addresses for the n-th question
-    about a name (counted by type)."""
+    """A name server on 127.0.0.1:53. answer(name, n) returns the addresses for the n-th question
+    about a name, or None if the name does not exist. Questions are counted separately for each
+    type.
+    """
 
     def __init__(self, answer, ttl=0):
         self.answer, self.ttl, self.asked = answer, ttl, {}
@@ -167,7 +176,9 @@ class Names:
 
 
 def settle(watch):
-    """Waits until the watcher has read all packets sent before."""
+    """Waits until `watch` has read all packets sent so far: opens a connection and waits until it
+    is noted.
+    """
     with socket.socket() as s:
         port = 1 + len(watch.seen) % 1000
         s.connect_ex(("192.0.2.255", port))

@@ -1,10 +1,10 @@
-"""receiver.py: an endpoint of webhooks that answers as a test wants, and npm's standardwebhooks to
-verify what it received.
+"""receiver.py: an endpoint of webhooks that answers as the test tells it, and npm's
+standardwebhooks, which verifies what the endpoint received.
 
-    receiver = Receiver()
-    receiver.answers["/shop"] = [500, Reply(204)]       # to the first and to all later deliveries
-    receiver.url("/shop")
-    receiver.got("/shop")                               # [Delivery(id, headers, body)]
+  receiver = Receiver()
+  receiver.answers["/shop"] = [500, Reply(204)]       # to the first and to all later deliveries
+  receiver.url("/shop")
+  receiver.got("/shop")                               # [Delivery(id, headers, body)]
 """
 import base64
 import http.server
@@ -21,12 +21,14 @@ from harness import SLOW, Failed, check
 Delivery = namedtuple("Delivery", "id headers body")
 SUPPORT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support")
 CHUNK = b"x" * 65536
-ENDLESS = 1 << 30  # bytes: more than all buffers on the way hold
+ENDLESS = 1 << 30  # bytes: more than all buffers between server and client can hold
 
 
 class Reply:
-    """hang: no answer until the peer gives up. stuck: only the head of an answer until then. held:
-    no answer until release(). endless: a body that never ends; `sent` counts its bytes."""
+    """How the receiver answers a delivery. hang: it sends nothing until the peer gives up. stuck:
+    it sends only the head of the answer until the peer gives up. held: it sends nothing until
+    release(). endless: it sends a body that never ends; `sent` counts the bytes.
+    """
 
     def __init__(self, status=204, headers=None, hang=False, stuck=False, held=False, endless=False):
         self.status, self.headers, self.hang, self.stuck, self.endless, self.sent, self.broken = status, headers or {}, hang, stuck, endless, 0, False
@@ -45,7 +47,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         reply = self.server.receiver.take(self.path, {k.lower(): v for k, v in self.headers.items()}, body)
         if reply.hang:
-            self.rfile.read(1)  # until the peer closes
+            self.rfile.read(1)  # waits until the peer closes the connection
             self.close_connection = True
             return
         reply.go.wait()
@@ -121,7 +123,7 @@ class Receiver:
 
 
 class Judge:
-    """Asks the library for its verdict on a delivery."""
+    """Asks npm's standardwebhooks whether the signature of a delivery is valid."""
 
     def __init__(self, case):
         self.process = subprocess.Popen([os.path.join(SUPPORT, "webhook_verify")], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -147,7 +149,7 @@ class Judge:
         answer = self.verdict(delivery, secret, **changed)
         return answer["ok"] and answer["id"] == delivery.id
 
-    # The case calls kill() at its end, as for its processes.
+    # These methods make the case end the process, as it ends a Process.
     def kill(self):
         self.process.kill()
         self.process.wait()

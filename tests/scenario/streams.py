@@ -1,9 +1,9 @@
-"""streams.py: event subscriptions for scenarios: npm's ws, and raw sockets that send any bytes.
+"""streams.py: event subscriptions for scenarios: npm's ws, and raw sockets that can send any bytes.
 
-    events, last, gap = poll(pool, "key=results", after=0)      # one long-poll
-    ws = NodeWs().open(pool, "key=results&after=0")              # tests/support/ws_client
-    ws.next("message")                                           # waits; so does ws.closed()
-    sse = Raw(pool, "key=results", sse=True)                     # status, headers; event() is the next one
+  events, last, gap = poll(pool, "key=results", after=0)      # one long-poll
+  ws = NodeWs().open(pool, "key=results&after=0")             # tests/support/ws_client
+  ws.next("message")                                          # waits; so does ws.closed()
+  sse = Raw(pool, "key=results", sse=True)                    # status, headers; event() reads one
 
 finish() makes events: an item without photos finishes at once.
 """
@@ -22,7 +22,7 @@ PATIENCE = 20 * SLOW  # seconds
 
 
 def finish(pool, client, n=1, meta=None, headers=None):
-    """Submits n items that finish at once. Returns the id of their batch."""
+    """Submits n items without photos, which finish at once. Returns the id of their batch."""
     answer = pool.post("/v1/batches", {"client": client, "items": [{"id": f"item-{i}", "photos": [], "meta": meta or {}} for i in range(n)]},
                        headers, compress=True)
     same(answer.status, 202, f"POST /v1/batches: {answer}")
@@ -30,14 +30,14 @@ def finish(pool, client, n=1, meta=None, headers=None):
 
 
 def poll(pool, query, headers=None, **params):
-    """Returns (events, last, gap) of one long-poll."""
+    """Makes one long-poll. Returns (events, last number, gap or None)."""
     answer = pool.get(f"/v1/events?{query}" + "".join(f"&{k}={v}" for k, v in params.items()), headers=headers)
     same(answer.status, 200, f"{query} {params}: {answer}")
     return answer.json["events"], answer.json["last"], answer.json["gap"]
 
 
 def poll_all(pool, query, n, after=0, headers=None):
-    """Returns n events, by as many long-polls as it takes."""
+    """Returns n events, read by as many long-polls as needed."""
     events = []
     while len(events) < n:
         more, after, gap = poll(pool, query, headers, after=after, wait=30, limit=1000)
@@ -51,7 +51,7 @@ def refusal(answer):
 
 
 class Ws:
-    """One WebSocket of a NodeWs."""
+    """One WebSocket of a NodeWs process."""
 
     def __init__(self, node, name):
         self.node, self.name, self.got = node, name, queue.Queue()
@@ -64,8 +64,9 @@ class Ws:
         return self.tell("write", bytes=base64.b64encode(data).decode())
 
     def next(self, *whats):
-        """Returns the next thing that happens, except for the server's pings; it must be one of
-        `whats`."""
+        """Waits for the next thing that happens, except for the server's pings, and returns it. It
+        must be one of `whats`.
+        """
         got = {"what": "ping"}
         while got["what"] == "ping":
             try:
@@ -76,24 +77,24 @@ class Ws:
         return got
 
     def until(self, what):
-        """Returns the next message of this kind; skips what comes before it."""
+        """Waits for the next message of this kind and returns it. Skips what comes before."""
         while (got := self.next("open", "message", "pong", "error", "close"))["what"] != what:
             check(what == "close" or got["what"] not in ("close", "error"), f"{what} expected: {got}")
         return got
 
     def events(self, n):
-        """Returns the next n events."""
+        """Waits for the next n events and returns them."""
         texts = [self.next("message") for _ in range(n)]
         check(not any(t["binary"] for t in texts), "frames are of text")
         return [json.loads(t["text"]) for t in texts]
 
     def closed(self):
-        """Returns the code of the close frame that comes next."""
+        """Waits for the close frame and returns its code."""
         return self.until("close")["code"]
 
 
 class NodeWs:
-    """WebSocket clients in a process of node."""
+    """A process of node that runs any number of WebSocket clients."""
 
     def __init__(self):
         self.process = subprocess.Popen([os.path.join(ROOT, "tests", "support", "ws_client")], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -110,7 +111,7 @@ class NodeWs:
         self.process.stdin.flush()
 
     def connect(self, pool, query, **options):
-        """Starts the handshake and does not wait for it."""
+        """Starts the handshake without waiting for its end."""
         self.n += 1
         ws = self.sockets[self.n] = Ws(self, self.n)
         return ws.tell("open", url=f"ws://127.0.0.1:{pool.port}/v1/events?{query}", options=options)
@@ -121,7 +122,7 @@ class NodeWs:
         return ws
 
     def refused(self, pool, query, **options):
-        """Returns (status, code) of the answer to a refused handshake."""
+        """Makes a handshake that the server must refuse. Returns (status, code) of the answer."""
         got = self.connect(pool, query, **options).next("refused")
         return got["status"], json.loads(got["body"])["code"]
 
@@ -131,8 +132,9 @@ class NodeWs:
 
 
 class Raw:
-    """A request over its own connection. The constructor reads the head; the methods read the rest
-    as it arrives."""
+    """A request over its own connection. The constructor reads the head of the answer; the methods
+    read the rest as it arrives.
+    """
 
     def __init__(self, pool, query, headers=None, sse=False, method="GET", receive=None, source=None, read=True):
         self.s = socket.socket()
@@ -140,7 +142,8 @@ class Raw:
         if receive:
             self.s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive)
         if source:
-            self.s.setsockopt(socket.IPPROTO_IP, 24, 1)  # IP_BIND_ADDRESS_NO_PORT: ports are counted per peer, too
+            # IP_BIND_ADDRESS_NO_PORT: the kernel may use a port again for another peer
+            self.s.setsockopt(socket.IPPROTO_IP, 24, 1)
             self.s.bind((source, 0))
         self.s.connect(("127.0.0.1", pool.port))
         lines = {"Host": f"127.0.0.1:{pool.port}", **({"Accept": "text/event-stream"} if sse else {}), **(headers or {})}
@@ -151,7 +154,8 @@ class Raw:
 
     def read_head(self):
         self.status = int(self.line().split()[1])
-        self.headers, self.head_lines = {}, []  # by name, and all names
+        # headers: values by name; head_lines: the names of all header lines
+        self.headers, self.head_lines = {}, []
         while line := self.line():
             name, _, value = line.partition(":")
             self.headers[name.lower()] = value.strip()
@@ -164,11 +168,11 @@ class Raw:
         return line.rstrip("\r\n")
 
     def problem(self):
-        """Returns (status, code)."""
+        """Returns (status, code) of an error answer."""
         return self.status, json.loads(self.file.read(int(self.headers["content-length"])))["code"]
 
     def event(self):
-        """Returns (name, id, data) of the next event of a text/event-stream."""
+        """Waits for the next event of a text/event-stream. Returns (name, id, data)."""
         fields = {}
         while True:
             name, _, value = self.line().partition(": ")
@@ -180,7 +184,7 @@ class Raw:
                 fields = {}
 
     def events(self, n):
-        """Returns the data of the next n, which must be events and no gaps."""
+        """Returns the data of the next n events, among which must be no gap."""
         data = []
         for _ in range(n):
             name, seq, event = self.event()
@@ -199,7 +203,7 @@ class Raw:
 
 
 def handshake(**more):
-    """Returns the headers of a WebSocket handshake; a header of value None is left out."""
+    """Returns the headers of a WebSocket handshake. A header whose value is None is left out."""
     lines = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
              "Sec-WebSocket-Key": base64.b64encode(os.urandom(16)).decode(), **{k.replace("_", "-"): v for k, v in more.items()}}
     return {k: v for k, v in lines.items() if v is not None}

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # scenario: timeout=180
-"""At a bound photopool refuses and keeps running: with ingest.high_water photos waiting, POST
-answers 503 with Retry-After; a full disk loses nothing that was accepted, and work continues once
+"""At a limit photopool refuses input and keeps running. With ingest.high_water photos waiting, POST
+answers 503 with Retry-After. A full disk loses nothing that was accepted, and work continues once
 there is space again.
 
-The full disk is a small tmpfs in a mount namespace of the test. Mounting needs root; elsewhere the
-test leaves this part out."""
+The full disk is a small tmpfs in a mount namespace of the test. Mounting needs root; without root
+the test leaves this part out.
+"""
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -19,8 +20,10 @@ def items(origin, name, n, photos):
 
 
 def high_water(case):
-    """Planning is fast, so the test posts batches at the same time until one arrives while others
-    wait. Refused batches are accepted later."""
+    """With more photos waiting than ingest.high_water allows, POST must answer 503, and accept the
+    same batches later. Planning is fast, so the test posts batches at the same time until one
+    arrives while others wait.
+    """
     origin = Origin(case, hosts="*.example delay=5 bytes=600")
     pool = Pool(case, origin=origin, config={"clients.rpm": None, "ingest.high_water": 1000, "blobs.fsync": "off"})
     pool.start()
@@ -76,8 +79,8 @@ def disk_full(case):
     refused = pool.post("/v1/batches", {"client": "42", "items": items(origin, "third", 400, 5)})
     check(refused.status >= 500 or refused.status == 202, f"POST on a full disk: {refused}")
     print(f"POST on a full disk: {refused.status}; {pool.batch(second)['photos']}", flush=True)
-    # No photo may fail for lack of space: the fault is photopool's. Wait for some tries, as far as
-    # they come.
+    # While the disk is full, no photo may fail, because the fault is photopool's. The test waits
+    # for some tries.
     seen, start = len(origin.records()), time.monotonic()
     pause_until(start + 6)
     took, tries = time.monotonic() - start, len(origin.records()) - seen
@@ -85,7 +88,7 @@ def disk_full(case):
     same(photos["failed"], 0, "photos that failed for lack of space")
     check(photos["open"] > 0, f"photos still open: {photos}")
     check(tries < 330 * took, f"{tries} requests to the origin in {took:.1f} s for photos that can't be kept")
-    pool.kill()  # the worst moment
+    pool.kill()  # kills photopool at the worst moment
     os.remove(ballast)
     pool.config["clients.concurrency"] = 64
     pool.start()
@@ -107,7 +110,9 @@ def disk_full(case):
 
 
 def disk_full_goes_on(case):
-    """The same without a kill: the running process recovers by itself."""
+    """The disk is full for a while, but nobody kills photopool: the running process must recover by
+    itself.
+    """
     disk = small_disk(case, "disk2", "40m")
     if not disk:
         return

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=700 first fleet
-"""Three minutes of a fleet under faults, with a fixed seed: no result is lost, none comes twice, no
-limit is exceeded. See loadtest/chaos/chaos.py; `loadtest/chaos/run` runs longer and with other
-seeds."""
+"""Chaos runs for three minutes, with a fixed seed: a fleet under faults must lose no result,
+deliver none twice and exceed no limit. loadtest/chaos/chaos.py describes the checks;
+`loadtest/chaos/run` runs longer and with other seeds.
+"""
 import os
 import sys
 

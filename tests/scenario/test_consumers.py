@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=120
 """The consumers of examples/ follow one import. The test kills the server (kill -9) and starts it
-again, and kills or reloads each consumer once: each ends with exactly the ids that the API shows.
-Then the server drops events that they missed, and they report the gap. Last, another server takes
-its place."""
+again, and kills or reloads each consumer once: each consumer must end with exactly the ids that
+the API shows. Then the server drops events that the consumers have missed, and they must report
+the gap. At last another server takes the server's place.
+"""
 import hashlib
 import json
 import os
@@ -17,11 +18,11 @@ from harness import Origin, Pool, Process, check, free_port, same, scenario, wai
 EXAMPLES = os.path.join(os.environ.get("PP_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "examples")
 KEY = "consumers-secret"
 HOSTS = "*.example delay=50-250 bytes=600-2000"
-ITEMS = 300  # of a batch
+ITEMS = 300  # items of a batch
 
 
 class KeyedPool(Pool):
-    """Has an API key, and the same port after each start."""
+    """A server that needs an API key, and has the same port after each start."""
 
     def __init__(self, case, origin):
         keys = [{"name": "all", "sha256": hashlib.sha256(KEY.encode()).hexdigest(), "scopes": ["submit", "read", "admin"]}]
@@ -38,7 +39,7 @@ class KeyedPool(Pool):
 
 
 class Consumer(Process):
-    """A program of examples/. ids() and gaps() read its database."""
+    """A program of examples/. ids() and gaps() read what it has stored."""
 
     def __init__(self, case, stem, command):
         super().__init__(case, stem, command[0])
@@ -89,7 +90,7 @@ class Python(Consumer):
         db = sqlite3.connect(self.file, timeout=60)
         try:
             return db.execute(query).fetchall()
-        except sqlite3.OperationalError:  # it has not created its tables yet
+        except sqlite3.OperationalError:  # the program has not created its tables yet
             return []
         finally:
             db.close()
@@ -102,7 +103,7 @@ class Python(Consumer):
 
 
 class Page:
-    """The page in its browser, and the backend that gives it tickets."""
+    """examples/browser.html in a browser, and the backend that gives the page tickets."""
 
     def __init__(self, case, url, keys):
         port = free_port()
@@ -140,8 +141,9 @@ def submit(pool, origin, name):
 
 
 def gap_after_restart(pool):
-    """Returns the last event that a restarted server has dropped. A running server still has the
-    newest events in memory."""
+    """Restarts the server, which drops the events that it has in memory. Returns the number of the
+    last event that the log no longer has, or 0.
+    """
     pool.stop()
     pool.start()
     gap = pool.get_json("/v1/events?key=results&after=0&limit=1")["gap"]
@@ -172,7 +174,7 @@ def test_consumers(case):
     page = consumers[2]
     same(page.shown(), len(due), "rows that the page shows")
 
-    # The cleaner removes what finishes while no consumer runs.
+    # The cleaner removes events of items that finish while no consumer runs.
     for c in consumers[:2]:
         c.kill()
     page.browser.call("Page.navigate", url="about:blank")
@@ -195,8 +197,10 @@ def test_consumers(case):
 
 
 def another_server(case, origin, pool, consumers):
-    """Event numbers differ at another server: the programs end with an error, since an operator has
-    to look; the page starts again."""
+    """Another server takes the place of the first, so the events have other numbers. The two
+    programs must end with an error, because an operator has to look; the page must start again
+    from the beginning.
+    """
     pool.stop()
     other = KeyedPool(case, origin)
     other.config["http.listen"] = pool.config["http.listen"]

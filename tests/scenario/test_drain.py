@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # scenario: timeout=120 main
-"""Signals and configuration. After SIGTERM photopool finishes what is in flight, returns the rest
-uncounted after worker.drain and exits with 0; a second signal stops it at once; SIGHUP applies
-clients.rpm; a bad configuration exits with 2 and names file, line, key and what is allowed."""
+"""Signals and configuration. After SIGTERM photopool must finish the transfers in flight, hand all
+others back uncounted after worker.drain, and exit with 0; a second signal must stop it at once;
+SIGHUP must apply clients.rpm. With a wrong configuration it must exit with 2 and name file, line,
+key and what is allowed.
+"""
 import re
 import signal
 import subprocess
@@ -19,13 +21,16 @@ def items(origin, host, n):
 
 
 def hosts(origin, host, n):
-    """Like items(), but each on its own host: a new host gets at most two requests until it has
-    answered."""
+    """Returns n items like items(), but each on another host: photopool sends a new host at most
+    two requests until it has answered.
+    """
     return [{"id": f"{host}{i}", "photos": [origin.url(f"{host}{i}.example", f"/{i}.jpg")]} for i in range(n)]
 
 
 def finishes(case):
-    """What is in flight ends within worker.drain and counts; photopool starts nothing new."""
+    """After SIGTERM the transfers in flight must end within worker.drain and count; no other
+    transfer may start.
+    """
     origin = Origin(case, hosts="*.example delay=1500 bytes=1000")
     pool = Pool(case, origin=origin, config={"clients.rpm": None, "clients.concurrency": 10, "worker.drain": "1h",
                                              "fetch.tiers": [{"timeout": "30m", "concurrency": 64}]})
@@ -35,7 +40,8 @@ def finishes(case):
     pool.signal(signal.SIGTERM)
     wait_until(lambda: "draining" in pool.text(), 10, "it drains")
     begun = origin.stats()["requests"]
-    same(pool.wait_exit(40), 0, "exit status after SIGTERM")  # long before worker.drain
+    # ends long before worker.drain, which is an hour
+    same(pool.wait_exit(40), 0, "exit status after SIGTERM")
     records = origin.records()
     same(len(records), begun, "requests, as many as when the drain began")
     same({r["outcome"] for r in records}, {"done"}, "how they ended")
@@ -49,7 +55,9 @@ def finishes(case):
 
 
 def hands_back(case):
-    """After worker.drain photopool hands the rest back, and the try does not count."""
+    """After worker.drain photopool must hand the transfers in flight back, and the attempt must not
+    count.
+    """
     origin = Origin(case, hosts="quick.example delay=300 bytes=1000\nstall*.example stall=head")
     pool = Pool(case, origin=origin, config={"clients.rpm": None, "worker.drain": "1s", "retry.attempts": 1,
                                              "fetch.tiers": [{"timeout": "30m", "concurrency": 64}]})
@@ -57,7 +65,7 @@ def hands_back(case):
     batch = pool.submit("42", hosts(origin, "stall", 5) + items(origin, "quick", 1))
     wait_until(lambda: origin.stats()["requests"] == 6, 10, "all have been in flight")
     start = time.monotonic()
-    pool.stop()  # long before the transfers time out
+    pool.stop()  # ends long before the transfers time out
     took = time.monotonic() - start
     check(took >= 0.9, f"drained in {took:.1f} s, worker.drain is 1s")
     origin.set_hosts("*.example delay=10 bytes=1000")
@@ -79,7 +87,7 @@ def second_signal(case):
     pool.signal(signal.SIGTERM)
     wait_until(lambda: "draining" in pool.text(), 10, "it drains")
     pool.signal(signal.SIGINT)
-    pool.wait_exit(10)  # at once, although worker.drain is an hour
+    pool.wait_exit(10)  # must end at once, although worker.drain is an hour
     origin.set_hosts("*.example delay=10 bytes=1000")
     pool.start()
     same({o for o, _ in outcomes(pool.wait_finished(batch)).values()}, {"stored"}, "outcomes after the restart")
@@ -87,7 +95,7 @@ def second_signal(case):
 
 
 def by_command(case):
-    """`photopool drain` acts like SIGTERM: what is in flight ends, then the process."""
+    """`photopool drain` must act like SIGTERM: the transfers in flight end, then the process."""
     origin = Origin(case, hosts="*.example delay=1000 bytes=1000")
     pool = Pool(case, origin=origin, config={"clients.rpm": None, "fetch.tiers": [{"timeout": "30s"}]})
     pool.start()
@@ -105,7 +113,7 @@ def by_command(case):
 
 
 def reload(case):
-    """SIGHUP raises clients.rpm, and the client that waited for a permit continues."""
+    """SIGHUP raises clients.rpm while a client waits for a permit: the client must continue."""
     origin = Origin(case, hosts="*.example delay=5 bytes=1000")
     pool = Pool(case, origin=origin, config={"clients.rpm": 20})
     pool.start()
@@ -136,7 +144,7 @@ def reload(case):
     pool.stop()
 
 
-BAD = [  # (file, line, key, what the message has to say)
+BAD = [  # (file, line of the mistake, key, text that the message must contain)
     ("clients:\n  rpm: many\n", 2, "clients.rpm", "1M"),
     ("clients:\n  rmp: 3\n", 2, "clients.rmp", "clients.rpm"),
     ("http:\n  listen: 127.0.0.1:0\nworker:\n  lease: 1s\n", 4, "worker.lease", "10m"),

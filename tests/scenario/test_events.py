@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # scenario: timeout=120 main
-"""Who may follow which keys, and from which number, in all three ways: keys with and without a
-client, tickets, after and Last-Event-ID, limits, HEAD. Subscribers learn which events are gone, and
-numbers continue after restarts, kill -9 and an empty log."""
+"""Who may follow which keys of the event stream, and from which number, in all three ways
+(long-poll, Server-Sent Events, WebSocket): API keys with and without a client, tickets, after and
+Last-Event-ID, limits, HEAD. Subscribers must learn which events are gone, and numbers must
+continue after restarts, kill -9 and an empty log.
+"""
 import base64
 import calendar
 import hashlib
@@ -31,7 +33,7 @@ def base64url(data):
 
 
 def signed(payload):
-    """A ticket as api/tickets.c makes it: the only way to get an expired one."""
+    """Returns a ticket as api/tickets.c makes it. The test needs this to make an expired ticket."""
     secret = hashlib.sha256(b"photopool ticket\0" + b"".join(digest(name) for name in KEYS)).digest()
     return base64url(payload) + "." + base64url(hmac.digest(secret, payload, "sha256"))
 
@@ -48,11 +50,13 @@ LOG = "events.db"
 
 
 class Here:
-    """A server with keys; five results of client 42, and three of 43."""
+    """A server with API keys, and five results of client 42 and three of client 43."""
 
     def __init__(self, case):
         self.node = NodeWs()
-        self.ended, self.at = set(), 0  # batches whose end all_said() has seen, and the number of the last event read
+        # ended: batches whose end all_said() has seen; at: number of the last event that it has
+        # read
+        self.ended, self.at = set(), 0
         self.pool = Pool(case, config={"auth.keys": [
             {"name": name, "sha256": digest(name).hex(), "scopes": scopes, **({"client": client} if client else {})} for name,
                 (scopes, client) in KEYS.items()]})
@@ -64,7 +68,7 @@ class Here:
         return [e for e in self.due if e["key"] == ["results", client]]
 
     def ways(self, query, key=None):
-        """Returns the answer of each of the three ways: (status, code)."""
+        """Returns the answer to each of the three ways of following, as (status, code)."""
         sse = Raw(self.pool, query, bearer(key), sse=True)
         return (refusal(self.pool.get(f"/v1/events?{query}", headers=bearer(key))), sse.problem(),
                 self.node.refused(self.pool, query, headers=bearer(key)))
@@ -76,7 +80,7 @@ def starts(case):
 
 
 def who(case):
-    """Keys with too few rights, and a key bound to a client."""
+    """Keys with too few rights are refused; a key bound to a client sees only that client's results."""
     pool, node = here.pool, here.node
     for key, query, due in (
             (None, "key=results", UNAUTHORIZED), ("nobody", "key=results", UNAUTHORIZED), ("submitter", "key=results", FORBIDDEN),
@@ -87,14 +91,14 @@ def who(case):
             ("all", "key=nobody", BAD_PARAMETER), ("all", "key=results::42", BAD_PARAMETER), ("all", "key=result", BAD_PARAMETER),
             ("all", "&".join(f"key=results:{n}" for n in range(65)), BAD_PARAMETER)):
         same(here.ways(query, key), (due,) * 3, f"{query[:60]} with the key {key}")
-    # Its own results.
+    # A bound key can follow its own results.
     for query in ("key=results", "key=results:42", "key=results&key=results:42"):
         own = here.of("42")
         same(poll(pool, query, bearer("shop"), after=0)[0], own, f"{query} by long-poll")
         sse, ws = Raw(pool, query + "&after=0", bearer("shop"), sse=True), node.open(pool, query + "&after=0", headers=bearer("shop"))
         same(sse.events(len(own)), own, f"{query} by SSE")
         same(ws.events(len(own)), own, f"{query} by WebSocket")
-        # The other client's result comes first, so a leak would show.
+        # The other client's result finishes first, so a leak would show.
         finish(pool, "43", 1, headers=bearer("all"))
         finish(pool, "42", 1, headers=bearer("shop"))
         here.due += poll_all(pool, "key=results", 2, after=here.due[-1]["seq"], headers=bearer("all"))
@@ -130,7 +134,7 @@ def tickets(case):
     same(sse.events(len(own)), own, "SSE by ticket")
     sse.close()
     same(here.ways(f"ticket={text}&key=results:42"), (BAD_PARAMETER,) * 3, "a ticket and a key")
-    # A ticket with a valid signature that has expired; nothing else is wrong with it.
+    # A ticket that is valid except for its age.
     now = int(time.time() * 1000)
     same(len(poll(pool, "ticket=" + signed(f"{now + 50000}\nresults:43".encode()), after=0)[0]), len(here.of("43")), "a ticket of ours")
     payload, mac = text.split(".")
@@ -143,7 +147,8 @@ def tickets(case):
                       ("altered at the end", payload + "." + ("A" if mac[0] != "A" else "B") + mac[1:]),
                       ("much too long", "A" * 4000 + "." + mac)):
         same(here.ways(f"ticket={bad}"), (UNAUTHORIZED,) * 3, f"a ticket {what}")
-    # A ticket opens nothing else, and a key gets tickets only for what it may follow itself.
+    # A ticket opens nothing but the event stream, and a key gets tickets only for keys that it may
+    # follow itself.
     same(refusal(pool.get(f"/v1/batches?ticket={text}")), UNAUTHORIZED, "another path")
     for key, keys, due in (
             (None, ["results"], UNAUTHORIZED), ("submitter", ["results"], FORBIDDEN), ("reader", ["ops"], FORBIDDEN), ("shop", ["ops"], FORBIDDEN),
@@ -152,8 +157,9 @@ def tickets(case):
 
 
 def state(pool):
-    """Returns (last, cleaned, bytes) of the log. A process still serves events from memory after
-    the log has dropped them."""
+    """Returns (last, cleaned, bytes) of the event log in SQLite. A process still serves events from
+    memory after the log has dropped them.
+    """
     db = sqlite3.connect(f"file:{os.path.join(pool.data, LOG)}?mode=ro", uri=True, timeout=60)
     row = db.execute("SELECT last, cleaned, bytes FROM state").fetchone()
     db.close()
@@ -161,8 +167,9 @@ def state(pool):
 
 
 def all_said():
-    """Returns True when each batch's end is an event. Remembers what it saw, because the cleaner
-    may remove it while the test waits for the rest."""
+    """Returns True when each batch has an event for its end. Remembers the batches that it saw,
+    because the cleaner may remove their events while the test waits for the rest.
+    """
     batches = here.pool.get("/v1/batches", headers=bearer("all")).json["batches"]
     while True:
         events, here.at, _ = poll(here.pool, "key=batch", bearer("all"), after=max(here.at, state(here.pool)[1]))
@@ -172,7 +179,7 @@ def all_said():
 
 
 def numbers(case):
-    """after, Last-Event-ID, limit, wait, HEAD."""
+    """Tests after, Last-Event-ID, limit, wait and HEAD."""
     pool = here.pool
     wait_until(all_said, 20, "the end of each batch is an event")
     events, last, gap = poll(pool, "key=results", bearer("all"), after=0)
@@ -192,7 +199,7 @@ def numbers(case):
     same(Raw(pool, "key=results&after=0", {**bearer("all"), "Last-Event-ID": "x"}, sse=True).problem(),
         BAD_CURSOR, "an invalid Last-Event-ID")
     same(Raw(pool, "key=results", {**bearer("all"), "Last-Event-ID": str(last + 1000)}, sse=True).problem(), BAD_CURSOR, "a Last-Event-ID of the future")
-    # Page by page.
+    # Reads the events page by page.
     same(poll(pool, "key=results", bearer("all"), after=0, limit=2), (events[:2], events[1]["seq"], None), "limit")
     got, at = [], 0
     while page := poll(pool, "key=results:42", bearer("all"), after=at, limit=2)[0]:
@@ -214,16 +221,18 @@ def numbers(case):
     here.pool.stop()
 
 
-# --- events that the cleaner removed ---
+# --- events that the cleaner has removed ---
 
 NOTE = {"note": "x" * 900}
 
 
 def gap_everywhere(pool, node, after, gap, first):
-    """The three ways report the gap and continue with the event after it (None: there is none)."""
+    """All three ways must report this gap and continue with the event `first` after it (None: there
+    is none).
+    """
     events, last, told = poll(pool, "key=results", after=after, limit=1)
     same(told, gap, f"gap after {after} by long-poll")
-    if not events:  # the gap comes at once, the events in the next answer
+    if not events:  # long-poll answers with the gap at once, and with the events in the next answer
         check(last >= gap["to"], f"last is {last} after {gap}")
         events = poll(pool, "key=results", after=gap["to"], limit=1)[0]
     same(events, [first] if first else [], "what follows by long-poll")
@@ -249,14 +258,17 @@ def newest(pool):
 
 
 def by_size(case):
-    """events.max_bytes: the oldest events go first. (The cleaner runs every 10 s.)"""
+    """events.max_bytes is small: the cleaner, which runs every 10 s, must remove the oldest events
+    first.
+    """
     node, pool = NodeWs(), Pool(case, config={"events.max_bytes": "1MiB"})
     here.pool, here.node, here.at = pool.start(), node, 0
     finish(pool, "42", 3000, NOTE)
     wait_until(lambda: all_said() and newest(pool) > 3000, 60, "all events have a number")
     wait_until(lambda: state(pool)[2] <= 1 << 20, 30, lambda: f"the cleaner removes the oldest: {state(pool)}")
     pool.stop()
-    pool.config = {k: v for k, v in pool.config.items() if k != "events.max_bytes"}  # from here on the cleaner removes nothing
+    # without events.max_bytes the cleaner removes nothing from here on
+    pool.config = {k: v for k, v in pool.config.items() if k != "events.max_bytes"}
     pool.start()
     gap = {"from": 1, "to": state(pool)[1]}
     kept, _, told = poll(pool, "key=results", after=gap["to"], limit=1000)
@@ -270,7 +282,9 @@ def by_size(case):
 
 
 def restarts(case):
-    """Numbers continue after a restart and a kill -9, and subscribers still learn of the gap."""
+    """After a restart and a kill -9 numbers must continue, and subscribers must still learn of the
+    gap.
+    """
     pool = here.pool
     for how in (pool.stop, pool.kill, pool.kill):
         gap, last = poll(pool, "key=results", after=0, limit=1)[2], newest(pool)
@@ -285,7 +299,9 @@ def restarts(case):
 
 
 def emptied(case):
-    """All events have expired: the test makes the log a day older."""
+    """All events have expired, because the test makes the log a day older: the gap must cover them,
+    and numbers continue.
+    """
     pool, node = here.pool, here.node
     wait_until(all_said, 20, "the end of each batch is an event")
     pool.stop()
@@ -301,7 +317,8 @@ def emptied(case):
         pool.start()
         gap_everywhere(pool, node, 0, {"from": 1, "to": last}, None)
         gap_everywhere(pool, node, last - 1, {"from": last, "to": last}, None)
-        # (After its start a server reports again which batches have ended lately.)
+        # (After its start a server reports again which batches have ended lately, so `now` may be
+        # above `last`.)
         events, now, gap = poll(pool, "key=results", after=last)
         check((events, gap) == ([], None) and now >= last, f"after the newest: {events}, {now}, {gap}")
         same(refusal(pool.get(f"/v1/events?key=results&after={last + 1000}")), BAD_CURSOR, "a number of the future")

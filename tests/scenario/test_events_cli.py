@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # scenario: timeout=60 main
-"""`photopool events` into a pipe, over a restart and a kill -9 of its server, with a gap; and
-`photopool webhooks` from add to remove."""
+"""`photopool events` into a pipe, over a restart and a kill -9 of its server, and with a gap; and
+`photopool webhooks` from add to remove.
+"""
 import base64
 import json
 import os
@@ -16,7 +17,9 @@ from receiver import Receiver
 
 
 def run(pool, *args, status=0, **more):
-    """Returns the command's standard output, or its standard error if it has to fail (status)."""
+    """Runs a command of photopool. Returns its standard output, or its standard error if it must
+    fail (`status` not 0).
+    """
     done = subprocess.run([PHOTOPOOL, *args, "--server", pool.url], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           timeout=30 * SLOW, check=False, **more)
     same(done.returncode, status, f"exit status of {args}, which said {done.stderr.decode()!r}")
@@ -24,7 +27,7 @@ def run(pool, *args, status=0, **more):
 
 
 def on_terminal(pool, *args):
-    """Returns what the command prints on a terminal of 80 columns."""
+    """Runs a command on a terminal of 80 columns. Returns what it prints."""
     ours, theirs = pty.openpty()
     child = subprocess.Popen([PHOTOPOOL, *args, "--server", pool.url], stdin=theirs, stdout=theirs, stderr=theirs,
                              env={**os.environ, "NO_COLOR": "1", "COLUMNS": "80"})
@@ -35,7 +38,7 @@ def on_terminal(pool, *args):
     try:
         while chunk := os.read(ours, 65536):
             text += chunk
-    except OSError:  # EIO: it has ended
+    except OSError:  # EIO: the command has ended
         pass
     timer.cancel()
     same(child.wait(), 0, f"exit status of {args}, which said {text!r}")
@@ -44,7 +47,7 @@ def on_terminal(pool, *args):
 
 
 class Follower(Process):
-    """`photopool events` into a file; only its standard error is a terminal."""
+    """`photopool events` whose output goes into a file; only its standard error is a terminal."""
 
     def __init__(self, case, pool, *args):
         super().__init__(case, "events", PHOTOPOOL)
@@ -77,7 +80,7 @@ class Follower(Process):
 
 
 class FixedPool(Pool):
-    """Keeps its port over restarts."""
+    """A server that keeps its port over restarts."""
 
     def __init__(self, case, **more):
         super().__init__(case, config={"http.listen": f"127.0.0.1:{free_port()}", **more})
@@ -107,13 +110,14 @@ def follows(case):
         pool.start()
         due += finish(pool, 5, f"after-{end.__name__}-")[1]
     wait_until(lambda: set(follower.ids()) == set(due), 20, lambda: f"{len(due)} results: {follower.ids()}")
-    same(follower.seqs(), sorted(set(follower.seqs())), "numbers that only grow")  # a killed server may number a result twice
+    # a killed server may number a result twice
+    same(follower.seqs(), sorted(set(follower.seqs())), "numbers that only grow")
     check("is back" in follower.text(), "it reports that the server is back")
     check(all(set(e) == {"seq", "time", "key", "type", "data"} for e in follower.events()), "JSON lines")
     follower.signal(signal.SIGINT)
     same(follower.wait_exit(), 0, "exit status after Ctrl-C")
 
-    # From a number on; with other keys.
+    # Reads the events again from a number on, and then with other keys.
     again = [json.loads(line) for line in run(pool, "events", "--after", "0", "--limit", str(len(follower.ids()))).splitlines()]
     same([e["data"]["id"] for e in again], follower.ids(), "the same again, from the oldest")
     last = again[-1]["seq"]
@@ -144,7 +148,7 @@ def gap(case):
     finish(pool, 1500, "large", {"text": "x" * 900})
 
     def first_line():
-        pool.stop()  # drops the events in memory
+        pool.stop()  # the server drops the events in its memory
         pool.start()
         return json.loads(run(pool, "events", "--after", "1", "--limit", "1").splitlines()[0])
 

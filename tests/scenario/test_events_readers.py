@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=180
-"""Many subscribers. 50 of each kind that never read cost bounded memory,
-delay nobody and can resume; 10,000 on one key get each event exactly once and leave no memory
-behind; photopool refuses more than events.max_subscribers with Retry-After."""
+"""Many subscribers. 50 of each kind that never read must cost bounded memory, delay nobody and be
+able to resume; 10,000 on one key must get each event exactly once and leave no memory behind;
+photopool must refuse more than events.max_subscribers with Retry-After.
+"""
 import json
 import resource
 import selectors
@@ -13,9 +14,9 @@ import threading
 from harness import SLOW, Pool, Skipped, check, same, scenario, time, wait_until
 from streams import Raw, finish, handshake, poll_all
 
-SILENT = 50  # of each kind
-EVENTS = 8000  # each of more than 1 KiB
-GROWTH = 64 * 1024  # KiB
+SILENT = 50  # subscribers that never read, of each kind
+EVENTS = 8000  # number of events, each of more than 1 KiB
+GROWTH = 64 * 1024  # most growth of the server's memory, in KiB
 NOTE = {"note": "x" * 900}
 
 MANY = 10000
@@ -28,8 +29,7 @@ def subscribers(pool):
 
 
 class Reader(threading.Thread):
-    """A thread that reads a stream of Server-Sent Events as fast as it comes and keeps the
-    numbers."""
+    """A thread that reads a stream of Server-Sent Events as fast as it arrives and keeps the numbers."""
 
     def __init__(self, pool, query):
         super().__init__(daemon=True)
@@ -40,13 +40,13 @@ class Reader(threading.Thread):
         try:
             while True:
                 self.seqs.append(self.raw.event()[1])
-        except (OSError, ValueError):  # ended, or closed
+        except (OSError, ValueError):  # the stream has ended, or the test has closed it
             pass
 
 
 def never_read(case):
     pool = Pool(case, config={"clients.rpm": None}).start()
-    finish(pool, "42", EVENTS // 4, NOTE)  # so that the memory for making events is allocated before the measurement
+    finish(pool, "42", EVENTS // 4, NOTE)  # allocates the memory for making events before the measurement
     start = poll_all(pool, "key=results", EVENTS // 4)[-1]["seq"]
     silent = []
     for n in range(SILENT):
@@ -69,8 +69,8 @@ def never_read(case):
         check(r.seqs == due, f"a reader got {len(r.seqs)} numbers, {r.seqs[:1]} to {r.seqs[-1:]}: due are {len(due)}, {due[:1]} to {due[-1:]}")
     print(f"{2 * SILENT} silent subscribers, {EVENTS} events: {before} KiB before, {most} KiB at most; {subscribers(pool)} subscribers left", flush=True)
     check(most - before < GROWTH, f"{before} KiB before, {most} KiB at most")
-    # A silent subscriber that starts to read, cut off or not, continues, or resumes after the last
-    # event that it read.
+    # A silent subscriber starts to read. It must get its events, or, if the server has closed its
+    # connection, resume after the last event that it read.
     for raw in silent[:2]:
         raw.close()
     sse = silent[2]
@@ -78,7 +78,7 @@ def never_read(case):
     try:
         sse.read_head()
         got = [e["seq"] for e in sse.events(5)]
-    except OSError:  # on a slow machine the server has cut it off already
+    except OSError:  # on a slow machine the server has closed the connection already
         print("the silent one was cut off", flush=True)
     same(got, due[:len(got)], "events that waited for a silent subscriber")
     sse.close()
@@ -93,7 +93,7 @@ def never_read(case):
 
 
 class Crowd:
-    """Subscribers of one key by Server-Sent Events, all in the caller's thread."""
+    """Many subscribers of one key by Server-Sent Events, all read by the caller's thread."""
 
     def __init__(self, pool, n):
         self.selector = selectors.DefaultSelector()
@@ -101,7 +101,8 @@ class Crowd:
         request = f"GET /v1/events?key=results:42 HTTP/1.1\r\nHost: 127.0.0.1:{pool.port}\r\nAccept: text/event-stream\r\n\r\n".encode()
         for i in range(n):
             s = socket.socket()
-            s.setsockopt(socket.IPPROTO_IP, 24, 1)  # IP_BIND_ADDRESS_NO_PORT: ports are counted per peer, too
+            # IP_BIND_ADDRESS_NO_PORT: the kernel may use a port again for another peer
+            s.setsockopt(socket.IPPROTO_IP, 24, 1)
             s.settimeout(20 * SLOW)
             s.bind((f"127.0.0.{2 + i % ADDRESSES}", 0))
             s.connect(("127.0.0.1", pool.port))
@@ -139,14 +140,14 @@ def ten_thousand(case):
     finish(pool, "42", 1)
     poll_all(pool, "key=results", 1)
     empty = pool.memory_kb("VmRSS")
-    # The second crowd uses the memory that the first one leaves with the allocator.
+    # The second crowd uses the memory that the allocator keeps after the first crowd has left.
     for round_, size in enumerate((n, n)):
         crowd = Crowd(pool, size)
         wait_until(lambda: subscribers(pool) == size, 60, lambda: f"subscribers: {subscribers(pool)}")
         full = pool.memory_kb("VmRSS")
         before = poll_all(pool, "key=results", 1 + round_ * ROUNDS)[-1]["seq"]
         for i in range(ROUNDS):
-            finish(pool, "43" if i % 2 else "44", 1)  # nobody here follows these
+            finish(pool, "43" if i % 2 else "44", 1)  # nobody in the crowd follows these clients
             finish(pool, "42", 1)
         due = [e["seq"] for e in poll_all(pool, "key=results:42", ROUNDS, after=before)]
         crowd.wait(lambda: all(len(got) >= ROUNDS for got in crowd.ids.values()), 60, "all subscribers have all events")
@@ -164,12 +165,14 @@ def ten_thousand(case):
 
 
 def gone(case):
-    """A long-poll whose caller has hung up no longer counts, nor against its address; a caller that
-    only shut down its sending side gets an answer."""
+    """The caller of a long-poll hangs up: the long-poll must no longer count as a subscriber, nor
+    against the caller's address. A caller that only shuts down its sending side must get an
+    answer.
+    """
     pool = Pool(case).start()
     finish(pool, "42", 3)
     due = poll_all(pool, "key=results", 3)
-    for n in (0, 1):  # FIN, RST
+    for n in (0, 1):  # 0: closes with FIN; 1: closes with RST
         polls = [Raw(pool, "key=results:43&wait=60", read=False) for _ in range(100)]
         wait_until(lambda: subscribers(pool) == 100, 20, lambda: f"subscribers: {subscribers(pool)}")
         for raw in polls:
@@ -187,7 +190,9 @@ def gone(case):
 
 
 def too_many(case):
-    """events.max_subscribers: long-polls count, too; there is room again once one leaves."""
+    """events.max_subscribers is reached, also by long-polls: one more must be refused, and accepted
+    once one has left.
+    """
     pool = Pool(case, config={"events.max_subscribers": 4}).start()
     opened = [Raw(pool, "key=results", sse=True), Raw(pool, "key=results", handshake()), Raw(pool, "key=results", sse=True)]
     waiting = Raw(pool, "key=results&wait=60", read=False)

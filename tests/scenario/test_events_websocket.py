@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # scenario: timeout=120
-"""Events over WebSocket, with npm's ws as the client: one event a frame, resuming, pings; the close
-code for each breach of the protocol: text and binary frames, fragments, no mask, reserved bits,
-opcodes, lengths, close codes and reasons, floods of pings; requests that are no handshake; pages of
-other sites; the close code of a server that stops."""
+"""Events over WebSocket, with npm's ws as the client: one event per frame, resuming, pings; the
+close code for each breach of the protocol (text and binary frames, fragments, no mask, reserved
+bits, opcodes, lengths, close codes and reasons, floods of pings); requests that are not a
+handshake; pages of other sites; the close code when the server stops.
+"""
 import base64
 import hashlib
 import signal
@@ -17,8 +18,9 @@ FIN = 0x80
 
 
 def frame(opcode, payload=b"", first=None, mask=b"mask", length=None):
-    """A client's frame of up to 125 bytes. first, length: replace the correct first byte or
-    length."""
+    """Returns a client's frame of up to 125 bytes. `first` and `length` replace the correct first
+    byte and length.
+    """
     n = bytes([(0x80 if mask else 0) | (len(payload) if length is None else length)])
     return bytes([FIN | opcode if first is None else first]) + n + (mask or b"") + bytes(b ^ mask[i % 4] if mask else b for i, b in enumerate(payload))
 
@@ -27,7 +29,7 @@ def close_frame(code, reason=b""):
     return frame(CLOSE, struct.pack(">H", code) + reason)
 
 
-# What a client sends, byte for byte, and the code of the close frame that it receives.
+# (name, bytes that the client sends, code of the close frame that the server must answer)
 BREAKS = [
     ("a text frame", frame(TEXT, b"hello"), 1008),
     ("a binary frame", frame(BINARY, b"\0"), 1008),
@@ -53,7 +55,7 @@ BREAKS = [
     ("a reason that is cut within a character", close_frame(1000, b"\xe2\x82"), 1007),
     ("a flood of pings", frame(PING, b"x") * 3000, 1008),
 ]
-# Correct closes: the server answers with the same code.
+# (name, correct close frame of the client, code with which the server must answer)
 PARTINGS = [("no code", frame(CLOSE), 1005), ("1000", close_frame(1000, "gr\u00fc\u00dfe".encode()), 1000), ("4999", close_frame(4999), 4999)]
 
 here = None
@@ -70,8 +72,9 @@ def starts(case):
 
 
 def data(case):
-    """Each event is one frame with the same JSON as by long-poll; a client that reconnects gets
-    what follows."""
+    """Each event must be one frame with the same JSON as by long-poll; a client that reconnects
+    must get the events that follow.
+    """
     pool, node = here.pool, here.node
     live = node.open(pool, "key=results:42")
     finish(pool, "42", 5, {"note": "\u00fc\u2028\U0001f4f7"})
@@ -87,12 +90,12 @@ def data(case):
 
 
 def pings(case):
-    """The server answers a ping with its data and ignores pongs that it did not ask for."""
+    """The server must answer a ping with the ping's data, and ignore pongs that it did not ask for."""
     ws = here.node.open(here.pool, "key=results:42")
     for text in ("", "one", "x" * 125):
         same(ws.tell("ping", data=text).until("pong")["data"], text, "a pong")
     ws.write(frame(PONG, b"unasked"))
-    # A frame sent byte by byte; then two frames in one packet.
+    # Sends a frame byte by byte, then two frames in one packet.
     whole = frame(PING, b"in pieces")
     for i in range(len(whole) - 1):
         ws.write(whole[i:i + 1])
@@ -108,7 +111,7 @@ def breaks(case):
     for what, sent, code in BREAKS + PARTINGS:
         ws = here.node.open(here.pool, "key=results:42")
         same(ws.write(sent).closed(), code, f"code after {what}")
-    # The ws library checks the same.
+    # Sends the same breaches by npm's ws.
     for what, options, code in (("text", {}, 1008), ("text without a mask", {"mask": False}, 1002), ("a fragment", {"fin": False}, 1008)):
         ws = here.node.open(here.pool, "key=results:42")
         same(ws.tell("send", data="hello", options=options).closed(), code, f"code after {what} of ws")
@@ -127,7 +130,8 @@ def handshakes(case):
     for query, due in (("", (400, "bad_parameter")), ("key=nobody", (400, "bad_parameter")), ("key=results&after=x", (400, "bad_cursor")),
                        (f"key=results&after={2 ** 53 - 1}", (400, "bad_cursor"))):
         same(node.refused(pool, query), due, f"a handshake for {query!r}")
-    # The server keeps bytes that follow the request at once, and accepts no extension.
+    # The server keeps the bytes that follow the request in the same packet, and accepts no
+    # extension.
     headers = handshake(Sec_WebSocket_Extensions="permessage-deflate; client_max_window_bits")
     raw = Raw(pool, "key=results", headers)
     due = base64.b64encode(hashlib.sha1((headers["Sec-WebSocket-Key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").encode()).digest()).decode()
@@ -136,8 +140,9 @@ def handshakes(case):
 
 
 def other_sites(case):
-    """Where no key is needed, a page of another site can't follow, and a ticket does not help
-    it."""
+    """On a server that needs no key, a page of another site must not be able to follow, not even
+    with a ticket.
+    """
     pool, node = here.pool, here.node
     ticket = pool.post("/v1/tickets", {"keys": ["results"]}).json["ticket"]
     for query in ("key=results&after=0", f"ticket={ticket}&after=0"):
@@ -150,7 +155,9 @@ def other_sites(case):
 
 
 def drain(case):
-    """SIGTERM: code 1001, streams end, long-polls are answered; then all resume."""
+    """SIGTERM must close WebSockets with code 1001, end streams and answer long-polls; then all can
+    resume.
+    """
     pool, node = here.pool, here.node
     node.close()
     node = NodeWs()

@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=120
-"""A client with 160,000 photos that uses all transfers does not delay a client with 10: its
-requests go out as soon as transfers end, while the large client's photos are fetched, and while
-they are still being planned.
+"""A client with 160,000 photos uses all transfers. A client with 10 photos must not be delayed: its
+requests must go out as soon as transfers end, both while the large client's photos are fetched and
+while they are still planned.
 
-The origin measures, in turns rather than in time: how many requests of the large client begin
-between the answer to the POST and the last of the 10 requests. 128 are in flight, so 128 begin
-during one transfer; if the small client queued behind the large one, it would be tens of
-thousands."""
+The scenario measures in requests at the origin rather than in time: how many requests of the large
+client begin between the answer to the small client's POST and the last of its 10 requests. 128
+transfers are in flight, so 128 requests begin during one transfer; if the small client queued
+behind the large one, it would be tens of thousands.
+"""
 from harness import Origin, Pool, check, same, scenario, time, wait_until
 
 AT_ONCE = 128
-TURNS = 4 * AT_ONCE  # one transfer's time, and as long again for each step before it on a busy machine
+# The time of one transfer, and three times as much for the steps before it on a busy machine.
+TURNS = 4 * AT_ONCE
 
 
 def ten(origin, client):
@@ -19,8 +21,9 @@ def ten(origin, client):
 
 
 def from_to(origin, pool, client):
-    """Returns when the small client's POST was answered, and when the last of its requests arrived
-    at the origin."""
+    """Submits the 10 photos of a small client. Returns when the POST was answered, and when the
+    last request arrived at the origin.
+    """
     batch = pool.submit(client, ten(origin, client))
     answered = time.time()
     results = pool.wait_finished(batch)
@@ -37,7 +40,9 @@ def post_big(origin, pool, name):
 
 
 def while_planned(origin, pool):
-    """from_to() of a small client, while a large client still has entries to plan afterwards."""
+    """Returns from_to() of a small client whose photos are fetched while the large client's are
+    still being planned.
+    """
     for n in range(5):
         post_big(origin, pool, n)
         times = from_to(origin, pool, f"planning{n}")

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=300 fleet main
-"""A fleet of replicas without faults: a batch posted at any api is complete at any other; workers
-start and stop while photos are in flight; a worker may serve one tier only; an idle fleet starts to
-fetch soon after a POST. Nothing is fetched twice."""
+"""A fleet of replicas without faults: a batch posted at any api must be complete at any other;
+workers start and stop while photos are in flight; a worker may serve one tier only; an idle fleet
+must start to fetch soon after a POST. No photo may be fetched twice.
+"""
 from fleet import Fleet
 from harness import Origin, check, same, scenario, time, wait_until
 
@@ -33,20 +34,20 @@ def test_fleet(case):
     fleet.start()
     first, second = fleet.of("api")
     batches = [first.submit(f"c{c}", items(origin, f"c{c}", 30)) for c in range(6)]
-    fleet.add("worker")  # while photos are in flight
+    fleet.add("worker")  # starts another worker while photos are in flight
     fleet.workers[0].leave()
     for batch in batches:
         all_there(second, batch, 30, 60, 30)
     fleet.workers[0].wait_left()
 
-    # known photos are answered without a request, by any planner
+    # Known photos must be answered without a request, whichever ingest role plans them.
     before = origin.stats()["requests"]
     again = second.submit("c0", [{"id": "again", "photos": [origin.url("fastc0.example", "/c/c0/1-0.jpg")]}])
     same([p["outcome"] for r in first.wait_finished(again) for p in r["data"]["photos"]], ["unchanged"], "a known photo")
     same(origin.stats()["requests"], before, "requests at the origin")
 
-    # an idle fleet: the first request goes out soon after the POST (it would take seconds if a
-    # process had to poll)
+    # In an idle fleet the first request must go out soon after the POST. It would take seconds if a
+    # process had to poll.
     moment = time.monotonic()
     batch = first.submit("new", items(origin, "new", 1, ("fast",)))
     wait_until(lambda: origin.stats()["requests"] > before, 10, "a request for a new client")

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=240 fleet
 """Every kind of consumer follows the same import, while the test kills deliver and api replicas,
-Redis and the broker (kill -9), starts them again, and drains an api: each consumer ends with
-exactly the ids of all items, an id has the same payload everywhere, and no number stands for two
-events.
+Redis and the broker (kill -9), starts them again, and drains an api. Each consumer must end with
+exactly the ids of all items, an id must have the same payload everywhere, and no number may stand
+for two events.
 
-PP_DELIVERY_ITEMS, PP_DELIVERY_KILLS: the size (6000 items, 8 kills). PP_DELIVERY_FSYNC: Redis'
-appendfsync (always; off: a kill loses all data). PP_DELIVERY_KINDS: what is killed
-(deliver,api,redis,broker; freeze,kafka: a deliver, or Kafka, stops until the other replicas have
-made progress, or for some seconds). PP_SEED: the order of the kills. The full run:
-loadtest/chaos/delivery."""
+PP_DELIVERY_ITEMS, PP_DELIVERY_KILLS: the size (6000 items, 8 kills). PP_DELIVERY_FSYNC: the
+setting appendfsync of Redis (default always; with off a kill loses all data). PP_DELIVERY_KINDS:
+what is killed (deliver,api,redis,broker; freeze or kafka: a deliver, or Kafka, stops until the
+other replicas have made progress, or for some seconds). PP_SEED: the order of the kills.
+loadtest/chaos/delivery runs the full size.
+"""
 import json
 import os
 import random
@@ -28,13 +29,13 @@ KILLS = int(os.environ.get("PP_DELIVERY_KILLS") or 8)
 FSYNC = os.environ.get("PP_DELIVERY_FSYNC") or "always"
 KINDS = (os.environ.get("PP_DELIVERY_KINDS") or "deliver,api,redis,broker").split(",")
 BATCHES = 160
-SHARE_S = 4  # seconds at least between kills, meanwhile a share of the batches is posted
+SHARE_S = 4  # at least so many seconds pass between kills; in this time a share of the batches is posted
 PHOTOS = 0.03  # share of the items that have a photo to fetch
 TOPIC, RESULT = "photopool.results", "photopool.item.finished"
 
 
 class Import:
-    """Posts the batches, each until it is accepted, up to the number allowed so far."""
+    """A thread that posts the batches, each until it is accepted, up to the number allowed so far."""
 
     def __init__(self, fleet, origin, case):
         self.fleet, self.origin, self.random = fleet, origin, random.Random(case.seed)
@@ -63,7 +64,9 @@ class Import:
             self.error = repr(e)
 
     def post(self, client, items, key):
-        """Posts a batch and returns its id; an Idempotency-Key makes it safe to ask again."""
+        """Posts a batch until it is accepted and returns its id. The Idempotency-Key makes it safe
+        to repeat the POST.
+        """
         while True:
             try:
                 replica = some_api(self.fleet, self.random)
@@ -122,34 +125,37 @@ class Here:
         print(f"{time.monotonic() - self.begin:6.1f} s  {text}; has {' '.join(str(len(f.ids)) for f in self.all)}", flush=True)
 
     def outbox(self, sink=None):
-        """Number of results that a sink, or all of them, have not received, as cron counts them
-        periodically."""
+        """Returns how many results a sink, or all sinks, have not received yet. cron counts them
+        periodically.
+        """
         name = "photopool_outbox_length" + (f'{{sink="{sink}"}}' if sink else "")
         return sum(r.metric(name) for r in self.fleet.of("cron"))
 
     # --- kills ---
 
     def leader(self):
-        """Returns the deliver replica that was the last to say that it leads."""
+        """Returns the deliver replica whose log is the last to say that it leads."""
         said = {r: re.findall(r"^(\S+) info this process leads what=deliver/hub$", r.text(), re.M) for r in self.fleet.of("deliver")}
         return max(said, key=lambda r: said[r][-1:])
 
     def kill_replica(self, role):
-        """Starts it again at once, or after the other replica has served the followers that it
-        had."""
+        """Kills a replica and starts it again, either at once or after the other replica has served
+        its followers.
+        """
         replica = self.random.choice(self.fleet.of(role) + ([self.leader()] * 3 if role == "deliver" else []))
         replica.kill()
         if self.random.random() < 0.5:
             followers = self.streams if role == "api" else self.all
             before = {f: len(f.ids) for f in followers}
-            # All results posted so far may have arrived already.
+            # If all posted results have arrived already, the followers get nothing more.
             wait_until(lambda: all(len(f.ids) > before[f] for f in followers) or self.all_have_all_posted(), 30, f"work continues without {replica.name}")
         replica.start(60)
         return replica.name
 
     def kill_deliver(self):
-        """Kills one deliver; or all of them, and then the first one that is back, while it works
-        off the backlog."""
+        """Kills one deliver replica. Every second time it kills all of them, and then the first one
+        that is back, while that one works off the backlog.
+        """
         self.delivers_killed += 1
         if self.delivers_killed % 2 == 0:
             return self.kill_replica("deliver")
@@ -169,7 +175,7 @@ class Here:
         return f"all delivers, and again {first.name}"
 
     def results(self):
-        """Returns how many results the store has."""
+        """Returns how many results the task store has."""
         return self.store.count("photopool", "items", {"q": {"$gt": 0}})
 
     def kill_api(self):
@@ -188,8 +194,9 @@ class Here:
         return "RabbitMQ"
 
     def kill_freeze(self):
-        """Freezes a replica beyond its leases: when it wakes up it believes for a moment that it
-        leads."""
+        """Freezes the leader beyond its leases: when it wakes up, it believes for a moment that it
+        still leads.
+        """
         replica = self.leader()
         replica.freeze()
         before = len(self.streams[0].ids)
@@ -206,7 +213,7 @@ class Here:
         return "Kafka, frozen"
 
     def drain_api(self):
-        """Sends SIGTERM to the api that the WebSocket is connected to."""
+        """Sends SIGTERM to the api to which the WebSocket is connected."""
         replica = wait_until(lambda: next((r for r in self.fleet.of("api") if self.web_socket.open and r.port == self.web_socket.port), None), 20,
                              "the WebSocket is open")
         port = replica.port
@@ -223,8 +230,9 @@ class Here:
         return all(len(f.ids) >= n for f in self.all)
 
     def due(self):
-        """Returns the ids of all results, from the API. If Redis lost an Idempotency-Key, a batch
-        may exist twice."""
+        """Returns the ids of all results, read from the API. If Redis has lost an Idempotency-Key,
+        a batch may exist twice.
+        """
         ids, port = set(), self.fleet.api.port
         for batch in self.load.posted:
             self.fleet.api.wait_finished(batch, 60)
@@ -242,7 +250,9 @@ class Here:
         return ids
 
     def read_log(self, port):
-        """Reads all events that are kept into the book: (ids of results, gaps)."""
+        """Reads all events that the server keeps, and compares them by the book. Returns (ids of
+        results, gaps).
+        """
         at, ids, gaps = 0, set(), []
         while True:
             text = get(port, f"/v1/events?key=results&key=batch&key=ops&after={at}&limit=1000").read().decode()

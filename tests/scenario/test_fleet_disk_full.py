@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=300 fleet
-"""Full disks. When the disk of an api's journal is full, POST answers 503 with Retry-After, nothing
-answered 202 is lost, and the same batch is accepted once there is room. When the disk of the photos
-is full, no photo fails for it, none is fetched again and again, and work continues by itself once
-there is room.
+"""Full disks. When the disk of an api's journal is full, POST must answer 503 with Retry-After,
+nothing answered 202 may be lost, and the same batch must be accepted once there is room. When the
+disk of the photos is full, no photo may fail because of it or be fetched again and again, and work
+must continue by itself once there is room.
 
-The disks are small tmpfs in a mount namespace of the test. Mounting needs root; elsewhere the
-scenario is skipped."""
+The disks are small tmpfs in a mount namespace of the test. Mounting needs root; without root the
+scenario is skipped.
+"""
 import os
 import shutil
 
@@ -18,7 +19,7 @@ CONFIG = {"clients.rpm": None, "clients.concurrency": 8, "worker.lease": "5s", "
 
 
 def items(case, origin, name, n, photos=1):
-    """Items with names that do not compress."""
+    """Returns n items with random meta that does not compress."""
     return [{"id": f"{name}-{i}", "meta": {"x": f"{case.random.getrandbits(800):x}"},
              "photos": [origin.url(f"h{p}.example", f"/{name}/{i}/{p}.jpg") for p in range(photos)]} for i in range(n)]
 
@@ -62,9 +63,9 @@ def test_journal(case):
     same((answer.status, answer.json["code"]), (503, "overloaded"), f"POST on a full disk: {answer}")
     check(int(answer.headers["Retry-After"]) >= 1, "Retry-After")
     print(f"{len(accepted)} batches accepted, then {answer}", flush=True)
-    for batch, count in accepted.items():  # the fleet continues
+    for batch, count in accepted.items():  # the fleet must continue with the accepted batches
         all_stored(api, batch, count)
-    api.kill()  # the worst moment
+    api.kill()  # kills the api at the worst moment
     os.remove(ballast)
     api.start()
 
@@ -91,7 +92,7 @@ def test_photos(case):
     wait_until(lambda: shutil.disk_usage(photos).free < 20000, 30, "no photo has room")
     other = fleet.api.submit("43", items(case, origin, "b", 20))
     seen, start = len(origin.records()), time.monotonic()
-    pause_until(start + 6)  # time for some tries
+    pause_until(start + 6)  # gives time for some tries
     took, tries = time.monotonic() - start, len(origin.records()) - seen
     counts = fleet.api.batch(batch)["photos"]
     same(counts["failed"], 0, "photos that failed for lack of space")

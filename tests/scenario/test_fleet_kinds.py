@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=300 fleet
-"""Two kinds of workers: two that serve the 1 s tier only, and one that serves all. While the third
-is frozen, the others get both slots of a client that posts fast photos all the time. Once it is
-back, its slow photos are fetched all the same: a slot moves to it."""
+"""Two kinds of workers: two workers serve only the tier of 1 s, a third serves all tiers. While the
+third is frozen, the two get both slots of a client that posts fast photos all the time. Once the
+third is back, the client's slow photos must be fetched: a slot must move to the third worker.
+"""
 from fleet import Fleet
 from harness import Origin, scenario, wait_until
 

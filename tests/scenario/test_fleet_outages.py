@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=300 fleet
-"""Outages that a fleet survives: MongoDB down (accept continues), Redis loses all its data (limits
-hold, nothing accepted is lost), a worker frozen beyond its lease (another worker fetches its
-claims, and the store refuses its writes when it wakes up), a worker killed."""
+"""Outages that a fleet must survive: MongoDB is down (POSTs are still accepted); Redis loses all
+its data (limits hold, nothing accepted is lost); a worker is frozen beyond its lease (another
+worker fetches its claims, and the store refuses its writes when it wakes up); a worker is killed.
+"""
 from fleet import Fleet
 from harness import Origin, check, same, scenario, time, wait_until
 
@@ -31,7 +32,7 @@ def test_mongodb_down(case):
     check(ready["roles"]["api"]["ready"], f"the api stays ready without MongoDB: {ready}")
     same(fleet.api.batch(during[0])["state"], "accepted", "a batch accepted without MongoDB")
     api, worker = fleet.api, fleet.workers[0]
-    for replica in (api, worker):  # neither needs it to start
+    for replica in (api, worker):  # neither role needs MongoDB to start
         replica.kill()
         replica.spawn_up()
         replica.wait_port()
@@ -51,7 +52,7 @@ def test_redis_wiped(case):
     fleet = Fleet(case, origin=origin, workers=2, config=CONFIG).start()
     batch = fleet.api.submit("a", items(origin, "a", 300))
     wait_until(lambda: fleet.api.batch(batch)["photos"]["stored"] >= 20, 60, "photos are being fetched")
-    fleet.mongo.freeze()  # so that nobody plans the next batch before Redis loses its data
+    fleet.mongo.freeze()  # freezes MongoDB, so that nobody plans the next batch before Redis loses its data
     lost = fleet.api.submit("b", items(origin, "b", 30), key="kept-in-the-journal")
     fleet.redis.wipe()
     fleet.redis.start()
@@ -62,7 +63,9 @@ def test_redis_wiped(case):
 
 
 def at_work(case):
-    """A fleet, a batch of 120 photos, and a worker with photos in flight."""
+    """Starts a fleet and a batch of 120 photos. Returns the fleet, the batch, and a worker with
+    photos in flight.
+    """
     origin = Origin(case, hosts="*.example delay=400 bytes=600-2000")
     fleet = Fleet(case, origin=origin, workers=2, config=CONFIG).start()
     batch = fleet.api.submit("a", items(origin, "a", 120))

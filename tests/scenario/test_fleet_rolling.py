@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=300 fleet
 """A rolling upgrade under load: the test stops every replica of every role with SIGTERM and starts
-it again, one by one, while it posts batches all the time. No POST fails for a client that goes to
-another replica when a connection fails; all results come, each once; a draining replica says so in
-/readyz; each exits with 0, and the upgrade causes no photo to be fetched twice."""
+it again, one by one, while it posts batches all the time. No POST may fail for a client that goes
+to another replica when a connection fails; each result must come, once; a draining replica must
+say so in /readyz; each replica must exit with 0, and no photo may be fetched twice because of the
+upgrade.
+"""
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -18,12 +20,13 @@ slow*.example  delay=700-900 bytes=600-2000
 CONFIG = {"clients.rpm": None, "clients.concurrency": 16, "blobs.fsync": "off", "worker.drain": "60s",
           "fetch.tiers": [{"timeout": "10s", "concurrency": 64}]}
 POSTERS = 8
-PAUSE = 0.1  # between posts; none while an api is stopped and started
+PAUSE = 0.1  # seconds between two POSTs; there is no pause while an api is stopped and started
 
 
 class Import:
-    """Posts batches until the test ends it. A batch has two items, and one of their photos is the
-    same in all batches."""
+    """Threads that post batches until the test ends them. A batch has two items; one of their
+    photos is the same in all batches.
+    """
 
     def __init__(self, fleet, origin):
         self.fleet, self.origin, self.batches, self.errors = fleet, origin, {}, []
@@ -48,8 +51,9 @@ class Import:
                 time.sleep(PAUSE)
 
     def post(self, key, body, number):
-        """Posts to one replica, and to the others if the connection fails. It retries nothing
-        else."""
+        """Posts to one replica, and to the next replica if the connection fails. Retries nothing
+        else.
+        """
         apis = self.fleet.of("api")
         for turn in range(2 * len(apis)):
             try:
@@ -70,7 +74,9 @@ class Import:
 
 
 def says_that_it_drains(replica):
-    """Returns True if /readyz is 503, None if nothing answers any more."""
+    """Returns True if /readyz answers 503, False if it answers 200, and None if nothing answers any
+    more.
+    """
     try:
         answer = replica.get("/readyz")
     except OSError:
@@ -83,11 +89,12 @@ def says_that_it_drains(replica):
 
 
 def roll(replica, load):
-    """Sends SIGTERM, checks that the replica is ready until it drains and never again, and starts
-    it again."""
+    """Sends SIGTERM to a replica, checks that it is ready until it drains and not ready from then
+    on, and starts it again.
+    """
     load.hurry = "api" in replica.roles
     before = len(load.batches)
-    if replica.roles == "worker":  # a transfer has to end first
+    if replica.roles == "worker":  # a worker needs a transfer in flight, so that it drains for a while
         wait_until(lambda: replica.metric("photopool_in_flight") > 0, 30, f"{replica.name} has work")
     replica.leave()
     said = wait_until(lambda: {True: "drains", None: "gone"}.get(says_that_it_drains(replica)), 20, f"{replica.name} drains")
@@ -102,7 +109,7 @@ def roll(replica, load):
 
 
 def all_there(fleet, batches):
-    """Every batch is finished, each item has a result, and no id occurs twice."""
+    """Checks that every batch is finished, each item has a result, and no id occurs twice."""
     ids = []
 
     def look(entry):

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=300 fleet
-"""An import while the number of workers goes from 1 to 16 and back to 1: nothing is lost, every
-client's limits hold at the origin all the time, all workers get work, and each that leaves exits
-with 0 and leaves no claim and no slot behind."""
+"""An import runs while the number of workers goes from 1 to 16 and back to 1. Nothing may be lost,
+every client's limits must hold at the origin all the time, all workers must get work, and each
+worker that leaves must exit with 0 and leave no claim and no slot behind.
+"""
 from concurrent.futures import ThreadPoolExecutor
 
 from fleet import Fleet, Limits
 from harness import Origin, check, same, scenario, wait_until
 
 WORKERS = 16
-SPREAD = 8  # workers that must have work at the same moment; all 16 rarely do
-# client: requests a minute, concurrency. Small clients have one slot, large ones several.
+SPREAD = 8  # So many workers must have work at the same moment; all 16 rarely have.
+# client: (requests a minute, concurrency). Small clients have one slot, large clients several.
 LIMITS = {f"c{n}": (rpm, concurrency) for n, (rpm, concurrency) in enumerate(
     [(60, 2), (120, 4), (300, 4), (600, 8), (1800, 16), (3600, 32), (None, 32)] + [(None, 2), (None, 3), (None, 4)] * 7)}
 HOSTS = """
@@ -27,14 +28,17 @@ def items(origin, client, first, n):
 
 
 def load_of(client):
-    """Returns the number of photos of a batch: what the client's limits permit in some seconds."""
+    """Returns the number of photos in a batch of this client: as many as its limits permit in some
+    seconds.
+    """
     rpm, concurrency = LIMITS[client]
     return min(80, 10 * concurrency, rpm // 6 if rpm else 80)
 
 
 class Import:
-    """Posts a client's next batch once the one before is finished, while the test waits for a
-    condition."""
+    """Posts a client's next batch once the previous batch is finished. The test calls top_up()
+    while it waits.
+    """
 
     def __init__(self, fleet, origin):
         self.fleet, self.origin = fleet, origin
@@ -50,7 +54,7 @@ class Import:
             self.all.append((self.open[client], n))
 
     def going(self, condition):
-        """Returns a condition for wait_until() that keeps the import going."""
+        """Returns a condition for wait_until() that also keeps the import running."""
         def step():
             self.top_up()
             return condition()
@@ -58,7 +62,7 @@ class Import:
 
 
 def left_by(fleet, pids):
-    """Returns the claims and slots that the workers of these processes hold."""
+    """Returns the claims and slots that the workers with these process ids still hold."""
     marks = [f"-{pid}-" for pid in pids]
     claims = fleet.mongo.wire.find("photopool", "photos", {"t.s": 2}, projection={"t.w": 1})
     found = [c["t"]["w"] for c in claims if any(m in c["t"]["w"] for m in marks)]
@@ -66,8 +70,9 @@ def left_by(fleet, pids):
 
 
 def leave(fleet, load, leavers):
-    """Sends SIGTERM to all of these; each must exit with 0. When all are gone they must have left
-    no claim and no slot."""
+    """Sends SIGTERM to these workers. Each must exit with 0. When all are gone, they must have left
+    no claim and no slot.
+    """
     pids = [w.pid for w in leavers]
     for worker in leavers:
         worker.leave()
@@ -103,7 +108,7 @@ def test_scaling(case):
     first = fleet.workers[0]
     wait_until(load.going(lambda: first.metric("photopool_claims_total") > 100), 60, "the only worker claims")
 
-    # more workers, several at a time, and the work spreads
+    # Adds workers, several at a time; the work must spread over them.
     while len(fleet.workers) < WORKERS:
         more = [fleet.make("worker") for _ in range(min(5, WORKERS - len(fleet.workers)))]
         for worker in more:
@@ -119,14 +124,14 @@ def test_scaling(case):
     wait_until(load.going(lambda: len(busy()) >= SPREAD), 90, lambda: f"{SPREAD} of {WORKERS} workers have work: {len(busy())}")
     print("claims by", *[int(w.metric("photopool_claims_total")) for w in fleet.workers], flush=True)
 
-    # down to one worker that is not the first
+    # Removes workers until one is left that is not the first.
     leave(fleet, load, fleet.workers[:6])
     leave(fleet, load, fleet.workers[6:11])
     leave(fleet, load, fleet.workers[11:-1])
     last, before = fleet.workers[-1], fleet.workers[-1].metric("photopool_claims_total")
     wait_until(load.going(lambda: last.metric("photopool_claims_total") > before + 100), 60, "the last worker continues alone")
     photos = all_there(fleet, load)
-    # the store drops a task after its item has finished
+    # The store drops a task a moment after its item has finished.
     wait_until(lambda: fleet.mongo.wire.count("photopool", "photos", {"t": {"$exists": True}}) == 0, 30, "no task is left over")
     same(fleet.metric("photopool_stale_settles_total"), 0, "stale settlements of running workers")
     urls = [(r["client"], r["host"], r["hash"]) for r in origin.records()]

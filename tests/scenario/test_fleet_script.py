@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=240 fleet
-"""scripts/fleet runs docker/compose.yaml without containers: photopool knows its roles and
-settings, it fetches, starts a killed process again, and leaves nothing behind. The image: it has
-the packages that the program is linked with, copied files exist, the health check distinguishes
-ready from not ready."""
+"""scripts/fleet must run docker/compose.yaml without containers: photopool knows its roles and
+settings, the fleet fetches, starts a killed process again, and leaves nothing behind. The image
+must have the packages that the program is linked with, the files that the Dockerfile copies must
+exist, and the health check must distinguish ready from not ready.
+"""
 import json
 import os
 import re
@@ -24,7 +25,7 @@ KEYS = '[{name: all, scopes: [submit, read, admin], sha256: "' + 64 * "0" + '"}]
 
 
 def reader(case):
-    """The part of YAML that compose.py reads, and inputs that it refuses."""
+    """compose.py must read the part of YAML that compose.yaml uses, and refuse all other input."""
     text = 'a: &x\n  b: "1 # 2"   # what\n  c: [p, "q, r", {s: t#}]\nd:\n  <<: *x\n  b: {}\n  e:\n    - "f: g"\n    - h\n'
     same(compose.parse(text), {"a": {"b": "1 # 2", "c": ["p", "q, r", {"s": "t#"}]},
                                "d": {"b": {}, "c": ["p", "q, r", {"s": "t#"}], "e": ["f: g", "h"]}}, "what was read")
@@ -37,7 +38,9 @@ def reader(case):
 
 
 def settings(case):
-    """Every service of ours has known variables with allowed values, and existing roles."""
+    """Every photopool service of compose.yaml must use existing variables, allowed values and
+    existing roles.
+    """
     services = compose.ours()
     same({name: n for name, n, _, _ in services}, {"api": 1, "ingest": 1, "worker": 3, "cron": 1}, "services")
     names = subprocess.run([PHOTOPOOL, "config", "--markdown"], stdout=subprocess.PIPE, check=True).stdout.decode()
@@ -47,7 +50,8 @@ def settings(case):
             check(f"`{variable}`" in names, f"{name}: there is no {variable}")
         run = subprocess.run([PHOTOPOOL, "config", "--check"], env={**os.environ, **values}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
         same((run.returncode, run.stdout if run.returncode else b""), (0, b""), f"config --check of {name}")
-        # photopool checks all other settings of the command line before it refuses the last one.
+        # The wrong last setting makes photopool exit, but only after it has checked all other
+        # settings of the command line.
         run = subprocess.run([PHOTOPOOL, *command, "--set", "clients.rpm=0"], env={**os.environ, **values}, stderr=subprocess.PIPE, check=False, timeout=60)
         check(run.returncode == 2 and b"clients.rpm" in run.stderr, f"{name}: {command}: {run.stderr}")
         check("deliver" not in command or "roles" in " ".join(command), name)
@@ -56,7 +60,7 @@ def settings(case):
 
 
 def configures(case, kept):
-    """The build of the image needs nothing that .dockerignore leaves out."""
+    """The build of the image must need nothing that .dockerignore leaves out."""
     copy = case.path("context")
     for name in kept:
         source = os.path.join(ROOT, name)
@@ -112,7 +116,7 @@ def runs(case):
     wait_until(lambda: "are ready" in said(), 90, said)
     same(sorted(re.findall(r"^(\w+) +\| photopool listens on ", said(), re.M)), ["api0", "cron0", "ingest0", "worker0", "worker1", "worker2"], "processes")
     folder = re.search(r"data in (\S+)", said()).group(1)
-    pool = Pool(case)  # for its requests
+    pool = Pool(case)  # used only for its HTTP requests
     pool.port = int(re.search(r"--server http://127.0.0.1:(\d+)", said()).group(1))
     batch = pool.submit("42", [{"id": f"a{i}", "photos": [origin.url(f"h{i}.example", f"/{i}.jpg")]} for i in range(200)])
     os.kill(int(re.search(r"kill -9 (\d+)", said()).group(1)), signal.SIGKILL)

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=300 fleet
-"""Faults that a fleet's clients do not notice: a worker dies, the primary of a replica set of three
-steps down, another primary is killed, Redis restarts, answers of MongoDB and Redis are lost after
-the operation was done. Every POST is accepted, every photo is stored, every result comes once, no
-client's limits are exceeded, and work continues by itself."""
+"""Faults that the clients of a fleet must not notice: a worker dies, the primary of a replica set
+of three steps down, another primary is killed, Redis restarts, answers of MongoDB and Redis are
+lost after the operation was done. Every POST must be accepted, every photo stored, every result
+come once, no client's limits be exceeded, and work continue by itself.
+"""
 import os
 import sys
 import threading
@@ -17,13 +18,13 @@ from proxy import Proxy  # noqa: E402
 HOSTS = "*.example delay=100-400 bytes=600-2000"
 CONFIG = {"clients.rpm": None, "clients.concurrency": 8, "worker.lease": "3s", "blobs.fsync": "off",
           "fetch.tiers": [{"timeout": "5s", "concurrency": 64}]}
-RATED = "rated"  # this client has more photos than its rate permits meanwhile; the test cancels the rest
+RATED = "rated"  # a client with more photos than its rate permits during the test; the test cancels the rest
 RPM, CONCURRENCY, PHOTOS = 120, 4, 1000
 LIMITS = {RATED: (RPM, CONCURRENCY), "a": (None, 8), "b": (None, 8)}
 
 
 class Import:
-    """Two clients that always post one batch after the other, and a third with a rate."""
+    """Two clients that post one batch after the other all the time, and a third client with a rate."""
 
     def __init__(self, fleet, origin):
         self.fleet, self.origin, self.batches, self.errors, self.going = fleet, origin, [], [], True
@@ -48,8 +49,9 @@ class Import:
             self.errors.append(f"{client}: {e!r}")
 
     def goes_on(self, what):
-        """Waits until photos that were not stored at the call are stored, and every replica is
-        ready."""
+        """Waits until the origin has got 40 more requests and every replica is ready. No POST may
+        have failed.
+        """
         moment, before = time.monotonic(), len(self.origin.records())
         wait_until(lambda: len(self.origin.records()) > before + 40, 30, lambda: f"work continues, {what}; {self.errors}")
         for replica in self.fleet.replicas:
@@ -129,8 +131,9 @@ def test_processes(case):
 
 
 def test_lost_answers(case):
-    """Each time, the connections used last lose their next answer and are cut, after the server has
-    done the operation."""
+    """Several times, the proxies drop the next answer on the connections that were used last, and
+    cut these connections, after the server has done the operation.
+    """
     origin = Origin(case, hosts=HOSTS, record=case.in_memory("record2.txt"))
     limits = Limits(case, origin, LIMITS)
     mongo, redis = MongoServers(case).begin(), RedisServers(case).begin()

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # scenario: timeout=90 main
-"""https with an authority named by fetch.ca_file, from a host that speaks only HTTP/2 (nghttpd):
-photos are stored, over few connections. Without the authority every photo is tls_failed; if the
-file has no certificate, `photopool up` does not start."""
+"""photopool fetches over https, from a host that speaks only HTTP/2 (nghttpd) and whose certificate
+authority fetch.ca_file names: photos must be stored, over few connections. Without the authority
+every photo must fail with tls_failed; if the file has no certificate, `photopool up` must not
+start.
+"""
 import os
 import re
 import socket
@@ -62,7 +64,7 @@ class Nghttpd(Process):
             return s.connect_ex(("127.0.0.1", self.port)) == 0
 
     def requests(self):
-        """Returns the connection number of each request."""
+        """Returns, for each request, the number of its connection."""
         with open(self.said, encoding="utf-8", errors="replace") as f:
             return re.findall(r"^\[id=(\d+)\].* recv HEADERS frame", f.read(), re.M)
 

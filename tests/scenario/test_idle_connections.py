@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # scenario: timeout=180
-"""10,000 idle and 1,000 slow connections do not stop a POST: neither from many addresses that each
-have room, nor from a single address, which holds more than it may and also sends the POSTs. The
-connections have very long timeouts, so no POST can have waited for one to expire. By default
-photopool closes connections that send nothing after 10 s, and slow ones after http.body_timeout."""
+"""10,000 idle and 1,000 slow connections must not stop a POST: neither from many addresses that
+each have room, nor from a single address, which holds more connections than it may and also sends
+the POSTs. The timeouts of the connections are very long, so no POST can have waited for one to
+expire. With the default timeouts photopool must close connections that send nothing after 10 s,
+and slow ones after http.body_timeout.
+"""
 import resource
 import select
 import socket
@@ -18,7 +20,8 @@ HEAD = b"POST /v1/batches HTTP/1.1\r\nHost: localhost\r\nContent-Type: applicati
 
 def connect(port, address):
     s = socket.socket()
-    s.setsockopt(socket.IPPROTO_IP, 24, 1)  # IP_BIND_ADDRESS_NO_PORT: ports are counted per peer, too
+    # IP_BIND_ADDRESS_NO_PORT: the kernel may use a port again for another peer
+    s.setsockopt(socket.IPPROTO_IP, 24, 1)
     s.settimeout(10 * SLOW)
     s.bind((address, 0))
     s.connect(("127.0.0.1", port))
@@ -27,10 +30,10 @@ def connect(port, address):
 
 
 class Crowd:
-    """Connections that do little: a thread sends one byte a second on each slow one."""
+    """Many connections that do little: a thread sends one byte a second on each slow connection."""
 
     def __init__(self, port, addresses, share=1):
-        """Opens 1/share of the numbers above."""
+        """Opens the share 1/`share` of IDLE and SLOW_ONES connections."""
         self.idle, self.slow, self.failed, self.stop = [], [], 0, False
         for n in range((IDLE + SLOW_ONES) // share):
             try:
@@ -49,7 +52,7 @@ class Crowd:
         try:
             s.send(data)
         except OSError:
-            pass  # the server has closed it, as it may
+            pass  # the server may have closed the connection
 
     def drip(self):
         due = time.monotonic()
@@ -61,7 +64,7 @@ class Crowd:
             time.sleep(POLL)
 
     def open(self):
-        """Returns (idle, slow) connections that the server has not closed."""
+        """Returns how many idle and how many slow connections the server has not closed."""
         def alive(sockets):
             poll = select.poll()
             for s in sockets:
@@ -77,7 +80,7 @@ class Crowd:
 
 
 def post(pool, origin, name, address):
-    """Sends a POST over its own connection."""
+    """Sends a POST over a new connection; it must be accepted."""
     c = http.client.HTTPConnection("127.0.0.1", pool.port, timeout=20 * SLOW, source_address=(address, 0))
     body = {"client": "42", "items": [{"id": name, "photos": [origin.url("a.example", f"/{name}.jpg")]}]}
     c.request("POST", "/v1/batches", json.dumps(body), {"Content-Type": "application/json"})

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=300
-"""kill -9 at 30 random moments of an import of 20,000 photos; then every item has exactly one
-result, and files match records.
+"""kill -9 at 30 random moments of an import of 20,000 photos. Then every item must have exactly one
+result, and files must match records.
 
 The seed determines the moments: from 10 ms after the start of the process (it opens its stores, or
-reaps) to some seconds of full work. Batches are posted all the time, each with its Idempotency-Key
-until it is answered, so some kills come between the journal entry and its answer.
+returns lost claims) to some seconds of full work. Batches are posted all the time, each with its
+Idempotency-Key until it is answered, so some kills come between the journal entry and its answer.
 
 blobs.fsync is off: a killed process loses nothing that it gave to the kernel. Only a power cut
-would lose it, so fsync would take time and test nothing."""
+would lose it, so fsync would take time and test nothing.
+"""
 import hashlib
 import os
 import threading
@@ -27,24 +28,25 @@ bad*.example     delay=5-60 bytes=600-3000 fail=0.2:html,0.2:cut,0.2:reset,0.1:5
 flaky*.example   delay=5-60 bytes=600-3000 flaky=1
 same*.example    delay=5-60 bytes=1500 seed=7
 """
-# How often each kind of host occurs. Few are slow: kills find their photos in flight again and
-# again, and suspects run one at a time.
+# (kind of host, how often it occurs). Few hosts are slow: kills find photos of slow hosts in flight
+# again and again, which makes them suspects, and suspects run one at a time.
 SHARES = [("fast", 55), ("mid", 20), ("slow", 1), ("gone", 8), ("bad", 6), ("flaky", 6), ("same", 4)]
 
 
 class Import:
-    """The items, and the batch that each was posted in."""
+    """The items of the import, and the batch in which each item was posted."""
 
     def __init__(self, case, origin):
         self.random, self.origin = case.random, origin
-        self.batches = []  # {key, client, items, id}
+        self.batches = []  # a batch is {key, client, items, size, id}
         made, n = [], 0
         kinds = [k for k, share in SHARES for _ in range(share)]
         while n < PHOTOS:
             urls = []
             for _ in range(self.random.randint(1, 5)):
                 if made and self.random.random() < 0.05:
-                    urls.append(self.random.choice(made[-3000:]))  # named before, perhaps by another client
+                    # a URL that occurred before, perhaps in a batch of another client
+                    urls.append(self.random.choice(made[-3000:]))
                 else:
                     host = f"{self.random.choice(kinds)}{self.random.randrange(6)}.example"
                     urls.append(origin.url(host, f"/{n + len(urls)}.jpg"))
@@ -57,7 +59,7 @@ class Import:
         self.photos = n
 
     def post(self, pool, batch):
-        """Posts until the batch is answered, over as many processes as that takes."""
+        """Posts a batch until it is answered, even if several processes are killed in the meantime."""
         while batch["id"] is None:
             try:
                 batch["id"] = pool.submit(batch["client"], batch["items"], key=batch["key"])
@@ -65,7 +67,7 @@ class Import:
                 time.sleep(0.01)
 
     def post_all(self, pool, state):
-        """Posts the first third at once, the others between the kills."""
+        """Posts the first third of the batches at once, the others between the kills."""
         for i, batch in enumerate(self.batches):
             while state["kills"] < KILLS and i > len(self.batches) * (0.3 + 0.7 * state["kills"] / KILLS):
                 time.sleep(0.01)
@@ -73,7 +75,9 @@ class Import:
 
 
 def kill_and_restart(case, pool, state):
-    """Half of the kills come shortly after the start of a process."""
+    """Starts and kills photopool KILLS times. Half of the kills come shortly after the start of a
+    process.
+    """
     moments = []
     for n in range(KILLS):
         start = time.monotonic()
@@ -84,7 +88,7 @@ def kill_and_restart(case, pool, state):
         try:
             pool.wait_port()
         except Failed:
-            pass  # killed before it listened
+            pass  # the process was killed before it listened
         pause_until(start + after)
         killer.join()
         moments.append(round(after, 2))
@@ -138,7 +142,9 @@ def check_files(pool, origin, named, quarantined):
         same(blobs[sha], os.path.join(pool.photos, name), "path of the stored object")
         same(os.path.getsize(blobs[sha]), size, f"size of {name}")
     orphans = set(blobs) - set(named)
-    if orphans and quarantined:  # fetched and stored, killed before the record was written, and then quarantined
+    # such a photo was stored, photopool was killed before it wrote the record, and then the photo
+    # was quarantined
+    if orphans and quarantined:
         orphans -= {sha256(origin.fetch(url)) for url in quarantined}
     same(orphans, set(), "files that no result names")
 
@@ -186,8 +192,9 @@ def test_kill9_import(case):
 
 
 def test_kill9_while_planning(case):
-    """A process that dies repeatedly soon after its start does not quarantine entries that were
-    only waiting."""
+    """The process dies repeatedly, soon after its start. It must not quarantine entries that were
+    only waiting.
+    """
     origin = Origin(case, hosts="*.example delay=2000")
     pool = Pool(case, origin=origin).start()
     batches = [pool.submit("42", [{"id": f"{b}-{i}", "photos": [origin.url("a.example", f"/{b}/{i}/{p}.jpg") for p in range(3)]}

@@ -1,21 +1,23 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=420 first
-"""50 clients with 60 to 600 requests a minute, always busy, over three kill -9. Measured at the
-origin: no client exceeds its rate in any window of 60 s, nor its concurrency, and photopool uses
+"""50 clients with 60 to 600 requests a minute are always busy, over three kill -9. At the origin,
+no client may exceed its rate in any window of 60 s, nor its concurrency, and photopool must use
 what the limits permit.
 
 Some photos are redirected (each hop is a request), some fail and are retried. `origin check`
-evaluates every window, also across the kills. A segment of use begins some time after each start
-and ends at the next kill. The reference is a sender with endless work and the same history. Clients
-start one by one: if all had their bursts at the same moments, a burst on this or that side of a
-kill would decide the figure. The ideal sender is never late. photopool sends a request that is due
-after 60.000 s after 60.2 s (the margin for the network), or when a transfer ends. So the test does
-not count what becomes due in the last TAIL seconds before a kill. Nor does the ideal sender wait
-for a processor: the test allows for three times the machine's lateness.
+evaluates every window, also across the kills. To measure the use of the limits, it compares
+segments: a segment begins some time after a start and ends at the next kill. The reference is an
+ideal sender with endless work and the same requests before the segment. Clients start one by one:
+if all had their bursts at the same moments, a burst shortly before or after a kill would decide
+the figure. The ideal sender is never late. photopool sends a request that is due after 60.000 s
+after 60.2 s (the margin for the network), or when a transfer ends. So the test does not count what
+becomes due in the last TAIL seconds before a kill. Nor does the ideal sender wait for a processor:
+the test allows for three times the machine's lateness.
 
-The origin notes a request when it reads it. If the machine is late by more than half of the margin,
-two requests can be noted closer together than they were sent, so windows are shorter by twice the
-excess: requests noted within that window were sent within 60 s."""
+The origin notes a request when it reads it. If the machine is late by more than half of the
+margin, the origin may note two requests closer together than photopool sent them. So the checked
+windows are shorter by twice the excess: requests noted within such a window were sent within 60 s.
+"""
 import json
 import math
 import subprocess
@@ -23,12 +25,16 @@ import subprocess
 from harness import ORIGIN, Lateness, Origin, Pool, check, pause_until, same, scenario, time, wait_until
 
 CLIENTS = 50
-SECONDS = 170  # in all
-ALL_BUSY = 58  # from then on every client has work
-DELAY = 0.4  # mean delay of the origin, seconds
-MARGIN = 0.2  # photopool's margin for the network, seconds
-TAIL = MARGIN + DELAY / 2  # on average a sender whose slots are busy has the next one after half a transfer
-SETTLE = 6  # seconds from a start until the segment begins: by then the backlog of due requests is sent
+SECONDS = 170  # duration of the import in seconds
+ALL_BUSY = 58  # from this second on every client has work
+DELAY = 0.4  # mean delay of the origin's answers in seconds
+MARGIN = 0.2  # photopool's margin for the network in seconds
+# The seconds before a kill that do not count: a request that becomes due waits for the margin, and
+# on average half a transfer passes until one of the client's transfers ends.
+TAIL = MARGIN + DELAY / 2
+# seconds from a start until the segment begins; by then photopool has sent the backlog of due
+# requests
+SETTLE = 6
 HOSTS = """
 ok*.example     delay=200-600 bytes=600-2000
 hop*.example    delay=200-600 bytes=600-2000 hops=2
@@ -56,8 +62,8 @@ def checked(case, origin, *more):
 
 
 def test_limits_kill9(case):
-    # The origin notes the time when it has read a request. It must not be late by more than the
-    # margin: it waits for no disk and no core.
+    # The origin notes the time when it has read a request. To be late by less than the margin, it
+    # must not wait for a disk or a core.
     origin = Origin(case, hosts=HOSTS, record=case.in_memory("record.txt"))
     origin.keep_time()
     pool = Pool(case, origin=origin, config={"blobs.fsync": "off", "retry.delays": ["500ms", "1s", "2s"]})
@@ -102,7 +108,8 @@ def test_limits_kill9(case):
     _, due = checked(case, origin, "--between-kills", case.path("due.txt"))
     for segment, ideal in zip(verdict["segments"], due["segments"]):
         segment["reachable"] = ideal["reachable"]
-    over = [c for c in strict["clients"]  # c["over"] allows less in a shorter window, so it is not used
+    # c["over"] uses the limit of a full window of 60 s in a shorter window, so this does not use it
+    over = [c for c in strict["clients"]
             if c["worst_window"] > limits[c["client"]][0] or c["worst_concurrency"] > limits[c["client"]][1]]
     for c in over:
         print("over:", c)

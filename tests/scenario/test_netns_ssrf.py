@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # scenario: timeout=120 main
-"""The production address policy, in a network namespace where every address exists and answers:
-photos on public addresses are stored; every spelling of a forbidden address gets its code, and
-photopool does not even try to connect. A watcher sees each SYN that leaves.
+"""The production address policy, in a network namespace where every address exists and answers.
+Photos on public addresses must be stored; every spelling of a forbidden address must get its code,
+and photopool must not even try to connect. A watcher sees each SYN that leaves.
 
 The test has its own name server: some names have good and bad addresses, some change their answer
-between two questions."""
+between two questions.
+"""
 import socket
 
 from harness import Origin, Pool, check, outcomes, same, scenario, wait_until
@@ -25,7 +26,7 @@ DENIED_HOSTS = """
 localhost LOCALHOST a.localhost private.example private6.example metadata.example mapped.example all-bad.example
 """.split()
 
-BAD = [  # (URL, codes)
+BAD = [  # (URL, permitted error codes)
     ("http://①②⑦.⓪.⓪.①/", "denied_address bad_url"), ("http://127。0。0。1/", "denied_address bad_url"),
     ("http://１２７.0.0.1/", "denied_address bad_url"), ("http://ⓛocalhost/", "denied_address bad_url"),
     ("http://user:pw@good.example/", "bad_url"), ("http://good.example@127.0.0.1/", "bad_url"), ("http://@127.0.0.1/", "bad_url"),
@@ -51,7 +52,7 @@ BAD = [  # (URL, codes)
 
 GOOD_HOSTS = "good.example GOOD.example. good6.example both.example mixed.example mixed6.example good.example:80".split()
 
-REDIRECTS = {  # host: (Location, code)
+REDIRECTS = {  # host: (Location that it answers, permitted error codes)
     "r1": ("http://127.0.0.1/", "redirect_denied"), "r2": ("http://0x7f.1/x.jpg", "redirect_denied"),
     "r3": ("http://[::1]/", "redirect_denied"), "r4": ("http://169.254.169.254/latest/meta-data/", "redirect_denied"),
     "r5": ("http://private.example/", "redirect_denied"), "r6": ("http://localhost/", "redirect_denied"),
@@ -63,7 +64,7 @@ REDIRECTS = {  # host: (Location, code)
 
 
 def addresses(name, n):
-    """The name server's answers: None for names that do not exist."""
+    """Returns the name server's answer to the n-th question, or None if the name does not exist."""
     host = name.removesuffix(".example")
     fixed = {"good": [PUBLIC], "good6": [PUBLIC6], "both": [PUBLIC, PUBLIC6], "private": ["10.1.2.3"], "private6": ["fd00::7"],
              "metadata": ["169.254.169.254"], "mapped": ["::ffff:127.0.0.1"], "all-bad": ["127.0.0.1", "10.0.0.1", "::1", "fe80::1"],
@@ -105,7 +106,9 @@ def good_ones(pool):
 
 
 def rebinding(pool, names):
-    """Whatever the next DNS answer is, the connection goes to an address that was checked."""
+    """A name's answer changes between two questions: each connection must go to an address that was
+    checked.
+    """
     items = [{"id": f"{kind}{n}", "photos": [f"http://{kind}{n}.example/{p}.jpg" for p in range(4)]}
              for kind in ("rebind", "turn") for n in range(8)]
     for run in range(3):

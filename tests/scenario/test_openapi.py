@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # scenario: timeout=120 main
-"""openapi.json and asyncapi.json describe the server exactly. The test calls every operation with
-valid and with invalid input and checks each answer against the document: status, type, headers,
-body, problem code. It checks what it sends as well: the schema allows what the server accepts. It
-checks a stream of Server-Sent Events, a WebSocket and the deliveries of a webhook against
-asyncapi.json. Schemas count as closed: a field without a description is a failure, too.
+"""openapi.json and asyncapi.json must describe the server exactly. The test calls every operation
+with valid and with invalid input, and checks each answer against the document: status, type,
+headers, body, problem code. It also checks that the schema allows each input that the server
+accepts. It checks a stream of Server-Sent Events, a WebSocket and the deliveries of a webhook
+against asyncapi.json. A field that a schema does not describe is a failure, too.
 
 An operation or answer that the test never meets (except UNSEEN) is a failure. So is a route of the
-server's table that the document lacks, or the reverse. npm's ajv validates
-(tests/support/apidocs)."""
+server's table that the document lacks, and a route of the document that the table lacks. npm's ajv
+validates (tests/support/apidocs).
+"""
 import base64
 import hashlib
 import hmac
@@ -29,7 +30,7 @@ from harness import SLOW, Origin, Pool, check, free_port, same, scenario, wait_u
 
 ROOT = os.environ.get("PP_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 JSON, NDJSON, PROBLEM, CLOUDEVENT = "application/json", "application/x-ndjson", "application/problem+json", "application/cloudevents+json"
-# Statuses that a test can't cause at will: races, and photopool's own errors.
+# Statuses that a test can't cause at will: those of races, and of photopool's own errors.
 UNSEEN = {"409", "500", "503"}
 KEYS = {"all": ["submit", "read", "admin"], "reader": ["read"], "submitter": ["submit"], "bound": ["submit", "read", "admin"]}
 SECRETS = ["whsec_" + base64.b64encode(bytes([n]) * 32).decode() for n in (1, 2)]
@@ -45,7 +46,7 @@ def template(path):
 
 
 class Validator:
-    """JSON Schema validation, in a process of its own."""
+    """Validates values against JSON Schemas, by a process of tests/support/apidocs."""
 
     def __init__(self):
         self.process = subprocess.Popen([os.path.join(ROOT, "tests", "support", "apidocs"), "validate"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -74,8 +75,9 @@ class Validator:
 
 
 def closed(node):
-    """Returns the document with all schemas closed to fields that they do not name: what photopool
-    sends is described in full."""
+    """Returns the document with all schemas closed to fields that they do not name, so that the
+    test notices undescribed fields.
+    """
     if isinstance(node, list):
         return [closed(n) for n in node]
     if not isinstance(node, dict):
@@ -91,7 +93,7 @@ def pointer(*parts):
 
 
 class Api:
-    """Requests by operationId, each checked against the document."""
+    """Sends requests by operationId and checks each against openapi.json."""
 
     def __init__(self, pool, validator, document):
         self.pool, self.validator, self.document = pool, validator, document
@@ -104,7 +106,9 @@ class Api:
                     self.ops[op["operationId"]] = path, method, op
 
     def resolve(self, node):
-        """Follows a $ref; returns the target and its place."""
+        """Follows a $ref. Returns (target, its path in the document), or (node, None) if the node
+        has no $ref.
+        """
         if "$ref" in node:
             parts = node["$ref"].split("/")[1:]
             for key in parts:
@@ -120,8 +124,9 @@ class Api:
                 for i, p in enumerate(list_)}
 
     def check_parameters(self, id_, query, headers, refused):
-        """The document describes all that is sent, and allows it unless the server has to refuse
-        it."""
+        """Checks that the document describes all parameters that are sent, and allows their values
+        unless the server must refuse them.
+        """
         known = self.parameters(id_)
         sent = {}
         for where, pairs in (("query", query), ("header", headers)):
@@ -188,9 +193,10 @@ class Api:
         return value
 
     def __call__(self, id_, *args, due=200, query=(), headers=(), body=None, raw=None, ctype=JSON, key="all", code=None, refused=None, encoding=None):
-        """Sends a request, checks it and the answer, and returns the content of the answer.
-        refused: "form" if the document forbids the body, too; True if the document can't express
-        why the server refuses."""
+        """Sends a request, checks it and the answer against the document, and returns the content
+        of the answer. refused: "form" if the document forbids the body, too; True if the document
+        can't express why the server refuses.
+        """
         path, method, _ = self.ops[id_]
         refused = refused or (due >= 400 and due not in (401, 403, 404))
         query, headers = list(query), list(headers)
@@ -218,7 +224,9 @@ class Api:
 # --- the server's table of routes ---
 
 def table():
-    """Returns [(METHOD, path with {}, scope, flags, query parameters)] of lib/api/endpoints.h."""
+    """Returns [(METHOD, path with {}, scope, flags, query parameters)] of all routes in
+    lib/api/endpoints.h.
+    """
     with open(os.path.join(ROOT, "lib", "api", "endpoints.h"), encoding="utf-8") as f:
         text = f.read()
     rows = re.findall(r'^ +X\((\w+), "([^"]+)", (\w+), ([\w |]+), (PP_PAGE ?)?(?:"([^"]*)")?,\s+\w+\)', text, re.M)
@@ -245,14 +253,14 @@ def routes(api):
 # --- refusals that all operations share ---
 
 def example_request(api, id_, url):
-    """Returns the path arguments, query and body of an operation's examples."""
+    """Returns the path arguments, query and body that an operation's examples in the document have."""
     path, _, op = api.ops[id_]
     args = [api.parameters(id_)["path", name][0]["example"] for name in re.findall(r"\{(\w+)\}", path)]
     query = [(p["name"], p["example"]) for (where, _), (p, _) in api.parameters(id_).items() if where == "query" and p.get("required")]
     if id_ == "events":
         query = [("key", "results:42")]
     body = op.get("requestBody", {}).get("content", {}).get(JSON, {}).get("example")
-    if id_ == "putWebhook":  # the server checks the URL before all else
+    if id_ == "putWebhook":  # the server checks the URL before everything else
         body = {**body, "url": url}
     return args, query, body
 
@@ -340,7 +348,7 @@ def batches(r):
 
 
 def open_items(r):
-    """Items that are being fetched, waiting, superseded, cancelled."""
+    """Checks answers about items that are being fetched, wait, or are superseded or cancelled."""
     api = r.api
     batch = api("postBatch", body={"client": "44", "items": [{"id": "slow", "photos": [r.url("stall"), r.url("c")]}, {"id": "old", "photos": [r.url("stall", "/2")]}]}, due=202)["batch_id"]
     wait_until(lambda: api("getBatch", batch)["photos"]["stored"] == 1, 20, "the photos that do not stall are stored")
@@ -411,7 +419,7 @@ def operators(r):
 
 
 def drain(r):
-    """Runs last: the worker finishes what is in flight."""
+    """Drains the worker. Runs last, because the worker then ends."""
     worker = r.api("listWorkers")["workers"][0]["id"]
     r.api("drainWorker", body={"worker": "nobody"}, due=404)
     r.api("drainWorker", body={}, due=400, code="missing_field", refused="form")
@@ -428,7 +436,7 @@ class Messages:
         self.validator, self.document, self.seen = validator, document, set()
 
     def one_of(self, channel, payload, headers=None):
-        """Asserts that exactly one message of the channel matches. Returns its name."""
+        """Checks that exactly one message type of the channel matches. Returns its name."""
         names = list(self.document["channels"][channel]["messages"])
         fits = [n for n in names if not self.validator.errors(f"asyncapi#/components/messages/{n}/payload", payload)]
         same(len(fits), 1, f"messages of {channel} that this is: {json.dumps(payload)[:1000]}: " +
@@ -448,7 +456,7 @@ class Messages:
 
 
 class Sse(threading.Thread):
-    """Follows by Server-Sent Events: (id, event, data) in `got`."""
+    """Follows events by Server-Sent Events: puts (id, event, data) into the queue `got`."""
 
     def __init__(self, pool, query, headers):
         super().__init__(daemon=True)
@@ -474,7 +482,7 @@ class Sse(threading.Thread):
 
 
 class WebSocket(threading.Thread):
-    """Follows by WebSocket (RFC 6455): values of text frames in `got`."""
+    """Follows events by WebSocket (RFC 6455): puts the values of text frames into the queue `got`."""
 
     def __init__(self, pool, query):
         super().__init__(daemon=True)
@@ -505,7 +513,9 @@ class WebSocket(threading.Thread):
 
 
 def follow(r):
-    """Opens a stream of each kind before anything happens. A ticket replaces the key."""
+    """Opens a stream of each kind before anything happens. The WebSocket uses a ticket instead of a
+    key.
+    """
     api = r.api
     keys = ["results", "batch", "ops"]
     ticket = api("postTicket", body={"keys": keys}, due=201)["ticket"]
@@ -517,7 +527,7 @@ def follow(r):
 
 
 def streams(r, sse, ws):
-    """Both streams have the same events, and the document describes all of them."""
+    """Checks that both streams have the same events, and that the document describes all of them."""
     by_sse, by_ws = [], []
     finished = lambda got: {"photopool.batch.finished", "photopool.item.finished"} <= {e["type"] for e in got}
     while not finished(by_sse):
@@ -569,8 +579,9 @@ def events(r, known):
 
 
 def gaps(case, r):
-    """Events that the cleaner removes, at another server: without keys, with a small log and at
-    most two subscribers."""
+    """Checks the answers about events that the cleaner has removed, on another server: it needs no
+    keys, has a small log, and takes at most two subscribers.
+    """
     pool = Pool(case, config={"events.max_bytes": "1MiB", "events.max_subscribers": 2})
     pool.start()
     api = Api(pool, r.validator, r.api.document)
@@ -578,8 +589,9 @@ def gaps(case, r):
     ask = [("key", "results"), ("after", 0), ("limit", 1)]
 
     def restarted():
-        """The gap after a restart: a running server still serves the events that it has in
-        memory."""
+        """Returns the gap after a restart, because a running server still serves the events in its
+        memory.
+        """
         pool.stop()
         pool.start()
         return wait_until(lambda: (page := api("events", query=ask, key=None))["last"] > 0 and [page], 20, "events are there")[0]["gap"]
@@ -604,7 +616,7 @@ def gaps(case, r):
 # --- webhooks ---
 
 class Receiver:
-    """Receives webhooks: (headers, body) in `got`. Answers with `status`."""
+    """Receives webhooks: puts (headers, body) into the queue `got`, and answers with `status`."""
 
     def __init__(self, port):
         self.got, self.status = queue.Queue(), 204
@@ -626,7 +638,7 @@ class Receiver:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def take(self, messages, secrets):
-        """Checks the next message and returns its payload."""
+        """Checks the next message and its signature, and returns its payload."""
         headers, body = self.got.get(timeout=60 * SLOW)
         ours = {k: v for k, v in headers.items() if k.startswith("webhook-") or k == "content-type"}
         payload = json.loads(body)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # scenario: main
-"""After a crash the next start removes objects whose record was never written and keeps all others;
-after an orderly stop it does not search. A host that sends different bytes each time leaves such
-objects after a kill -9."""
+"""After a crash the next start must remove objects whose record was never written, and keep all
+others; after an orderly stop it must not search. A host that sends different bytes each time
+leaves such objects after a kill -9.
+"""
 import os
 
 from harness import Origin, Pool, check, same, scenario, wait_until

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # scenario: timeout=120 main
-"""A photo whose process dies each time it is in flight ends as `quarantined`; one that was only in
-flight beside it does not.
+"""A photo whose process dies each time it is in flight must end as `quarantined`; a photo that was
+only in flight beside it must not.
 
 The test kills the process (-9) while the photo is in flight: twice with another photo beside it,
-which makes both suspects. Suspects run alone: the third time only the killer is lost. A photo that
-was lost once counts as new again."""
+which makes both suspects. Suspects run alone, so the third kill hits only the killer. A photo that
+was lost only once counts as new again.
+"""
 from harness import Origin, Pool, check, outcomes, same, scenario, wait_until
 
 HOSTS = """
@@ -17,8 +18,9 @@ other.example   delay=10
 
 
 def in_flight(origin, hosts):
-    """A condition: the origin has exactly one request in flight for each of these hosts, and no
-    other."""
+    """Returns a condition: the origin has exactly one request in flight for each of these hosts,
+    and none for others.
+    """
     def look():
         rows = [line.split() for line in origin.page("GET", "/_max").decode().split("\n") if line]
         now = {r[0]: int(r[2]) for r in rows if r[0] in ("killer.example", "near.example", "once.example")}
@@ -36,14 +38,14 @@ def test_quarantine(case):
     wait_until(in_flight(origin, ["killer.example", "near.example", "once.example"]), 20, "all three are in flight")
     wait_until(lambda: pool.batch(batch)["photos"]["stored"] == 1, 20, "the photo of another host is stored")
     pool.kill()
-    # All three were lost once. The next time one of them ends before the kill.
+    # All three photos were lost once. The photo of once.example ends before the next kill.
     wait_until(in_flight(origin, []), 10, "the origin has seen the process end")
     origin.set_hosts(HOSTS.replace("once.example    stall=head", "once.example delay=1"))
     pool.start()
     wait_until(in_flight(origin, ["killer.example", "near.example"]), 20, "the killer and the near one are in flight again")
     wait_until(lambda: pool.batch(batch)["items"]["complete"] == 1, 20, "the one that was lost once is stored")
     pool.kill()
-    # Both were lost twice: suspects. They run one at a time, in any order.
+    # Two photos were lost twice, so they are suspects. Suspects run one at a time, in any order.
     wait_until(in_flight(origin, []), 10, "the origin has seen the process end")
     origin.set_hosts(HOSTS.replace("near.example    stall=head", "near.example delay=300"))
     pool.start()
@@ -64,7 +66,7 @@ def test_quarantine(case):
     same(sum(r["host"] == "killer.example" for r in records), 3, "requests for the killer")
     suspects = [(r["start"], r["end"]) for r in records if r["host"] in ("killer.example", "near.example")][-2:]
     check(max(s for s, _ in suspects) >= min(e for _, e in suspects), f"two suspects at the same time: {suspects}")
-    # Not in the negative cache: the next import tries it again.
+    # A quarantined photo is not in the negative cache: the next import must try it again.
     origin.set_hosts("*.example delay=1")
     again = pool.wait_finished(pool.submit("42", [{"id": "bad", "photos": [origin.url("killer.example", "/k.jpg")]}]))
     same(outcomes(again)[("bad", 0)], ("stored", None), "the former killer")

@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=180
-"""photopool learns routes, keeps them over a restart and a kill -9, and adapts them when a host
+"""photopool must learn routes, keep them over a restart and a kill -9, and adapt them when a host
 gets faster.
 
-The first import of unknown hosts has to find out how slow they are; the second uses the right tier
-at once: its photos need one request each."""
+The first import of unknown hosts has to find out how slow they are. The second import must use the
+right tier at once: its photos need one request each.
+"""
 from harness import Origin, Pool, check, same, scenario, wait_until
 
-# The delays differ so much that a slow machine confuses no kind with another.
+# The delays differ so much that even on a slow machine no kind of host looks like another.
 HOSTS = """
 quick*.example  delay=5-60 bytes=600-2000
 mid*.example    delay=1200-1300 bytes=600-2000
 slow*.example   delay=4000-4500 bytes=600-2000
 """
-TIERS = {"quick": 1.0, "mid": 3.0, "slow": 15.0}  # seconds, by kind
+TIERS = {"quick": 1.0, "mid": 3.0, "slow": 15.0}  # the tier in seconds that each kind of host must get
 DOMAINS = [f"{kind}{n}.example" for kind in TIERS for n in range(4)]
 EACH = 24
 
@@ -60,8 +61,8 @@ def test_restart_routes(case):
     check(once >= 0.95 * len(second), f"{once} of {len(second)} photos went straight to the right tier")
     check(len(origin.records()) - before <= 1.05 * len(second), "requests of the second import")
 
-    # A new client has no routes of these hosts; the route of a slow host that recovers comes down
-    # step by step.
+    # A new client has no routes to these hosts. The route of a slow host that gets faster must come
+    # down step by step.
     check(pool.get_json("/v1/routes?client=43")["routes"] == [], "routes of another client")
     origin.set_hosts("*.example delay=5-60 bytes=600-2000")
     state = {"run": 0}

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=400 fleet
-"""The servers that tests run: they keep acknowledged writes over kill -9 and starts; a replica set
-of three elects another primary; fail points fail what they should; a frozen server answers after a
-thaw; all servers end when the process that started them does."""
+"""The servers that tests run must keep acknowledged writes over kill -9 and starts; a replica set
+of three must elect another primary; fail points must fail what they should; a frozen server must
+answer after a thaw; all servers must end when the process that started them ends.
+"""
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from servers import StartError, state_of
 
 
 def bson(case):
-    """Encoding and decoding; one document of bsonspec.org byte for byte."""
+    """Encodes and decodes BSON, and compares one document of bsonspec.org byte for byte."""
     due = {"a": 1, "b": Long(1), "c": 2.5, "d": "x\u00e9", "e": None, "f": True, "g": [1, {"h": -1}], "i": Date(5), "j": b"\0\1",
            "k": ObjectId(bytes(range(12))), "l": 1 << 40}
     same(decode(encode(due)), due, "a document there and back")
@@ -62,7 +63,7 @@ def mongo_one(case):
 
 
 def crashed(servers):
-    """The script kills a server under wine that reports a crash: it might hang forever."""
+    """A server under wine reports a crash: the script must kill it, because it might hang forever."""
     server = state_of(servers.dir)["servers"][0]
     if not os.path.isdir(os.path.join(servers.dir, "wine")):
         return
@@ -117,8 +118,8 @@ def redis_cluster(case):
                 check(str(e).startswith("MOVED "), str(e))
                 moved += 1
     same(moved, 60, "keys that belong to another node, of 30 on 3 nodes")
-    # With everysec, writes that wait for a slow disk are not in the file yet and die with the
-    # process.
+    # With appendfsync everysec, writes that wait for a slow disk are not in the file yet and die
+    # with the process.
     wait_until(lambda: all(int(node.info("persistence")["aof_buffer_length"]) == 0 for node in nodes), 30, "all writes are in the file")
     servers.restart(1)
     same(sum(Redis(node.address[0] + f":{node.address[1]}").run("DBSIZE") for node in nodes), 30, "keys in all")
@@ -141,8 +142,9 @@ def goes_with_its_parent(servers, how):
 
 
 def command(case):
-    """COMMAND gets the URL, the script exits with COMMAND's status, and a temporary folder
-    disappears with it."""
+    """A script runs COMMAND: COMMAND must get the URL, the script must exit with COMMAND's status,
+    and its temporary folder must disappear.
+    """
     env = {**os.environ, "TMPDIR": case.path(".")}
     for script, variable in (("mongod", "MONGO"), ("redis", "REDIS")):
         run = subprocess.run([os.path.join(SUPPORT, script), "--", "sh", "-c", f"echo ${variable}_URL ${variable}_DIR; exit 7"], env=env,

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # scenario: timeout=60 main
 """Messages and exit status of `photopool up` when it can't start: a port in use, a data directory
-in use, a bad configuration. The process that was there first is not disturbed, and the message
-gives the real reason."""
+in use, a wrong configuration. The process that was there first must not be disturbed, and the
+message must give the real reason.
+"""
 import json
 import os
 import socket
@@ -12,7 +13,9 @@ from harness import PHOTOPOOL, SLOW, Pool, check, same, scenario
 
 
 def refused(status, *args):
-    """Runs `photopool up`, which must end by itself; returns its messages, without log lines."""
+    """Runs `photopool up`, which must end by itself with this status. Returns its only message,
+    without log lines.
+    """
     run = subprocess.run([PHOTOPOOL, "up", *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                          check=False, timeout=30 * SLOW)
     text = run.stderr.decode()
@@ -40,7 +43,7 @@ def port_of_another_program(case):
             address = f"{shown}:{s.getsockname()[1]}"
             data = case.name("data")
             same(refused(1, "--data", data, "--set", f"http.listen={address}"), in_use(address), "what it said")
-        # The failed start leaves nothing behind that stops the next one.
+        # The failed start must leave nothing behind that stops the next start.
         pool = Pool(case, data=data)
         pool.start()
         pool.stop()
@@ -56,7 +59,7 @@ def port_of_a_running_photopool(case):
 
 
 def address_of_another_machine(case):
-    """The address is not in use, so the message must not advise about that."""
+    """The address belongs to another machine and is not in use, so the message must not say "in use"."""
     key = json.dumps([{"name": "a", "sha256": "0" * 64, "scopes": ["read"]}])
     said = refused(1, "--data", case.name("data"), "--set", "http.listen=192.0.2.1:8080", "--set", f"auth.keys={key}")
     check(said.startswith("photopool: http.listen 192.0.2.1:8080: ") and "in use" not in said and "No such file" not in said, said)
@@ -65,7 +68,7 @@ def address_of_another_machine(case):
 def data_directory_in_use(case):
     pool = Pool(case)
     pool.start()
-    for _ in range(2):  # a refused start takes nothing from the owner
+    for _ in range(2):  # a refused start must take nothing from the owner of the directory
         same(refused(1, "--data", pool.data, "--set", "http.listen=127.0.0.1:0"),
              f"photopool: data directory {pool.data} is in use by another photopool; stop it, or choose another with --data DIR",
              "what it said")
@@ -76,8 +79,9 @@ def data_directory_in_use(case):
 
 
 def bad_configuration(case):
-    """The message names file, line and key, and the data directory is not created. More cases:
-    test_drain.py."""
+    """The message must name file, line and key, and the data directory must not be created.
+    test_drain.py has more cases.
+    """
     name, data = case.name("bad.yaml"), case.name("data")
     with open(name, "w", encoding="utf-8") as f:
         f.write("# comment\nhttp:\n  listen: 127.0.0.1:0\nfetch:\n  tiers: fast\n")

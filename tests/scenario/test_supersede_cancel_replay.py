@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # scenario: timeout=120 main
 """What callers do to batches: a newer list of an item, DELETE, replay, the same Idempotency-Key
-after a kill -9, the modes of refresh, items without photos, URLs that occur twice, failures that
-are skipped."""
+after a kill -9, the modes of refresh, items without photos, URLs that occur twice, failures after
+which a URL is skipped.
+"""
 from harness import Origin, Pool, check, outcomes, same, scenario, wait_until
 
 HOSTS = """
@@ -149,7 +150,8 @@ def twice(r):
     same(len(results[[x["data"]["item"] for x in results].index("t1")]["data"]["photos"]), 3, "photos of the item")
     batch = r.pool.submit("42", [r.item("empty")])
     same(r.pool.wait_finished(batch)[0]["data"]["photos"], [], "photos of an item without any")
-    # Several batches of two clients at once: one request for each client.
+    # Several batches of two clients name the same URL at once: photopool must send one request for
+    # each client.
     pairs = [r.pool.submit(c, [r.item(f"w{n}-{c}", r.url("shared", "/s.jpg?delay=500"))]) for n in range(3) for c in ("42", "43")]
     for batch in pairs:
         same({o for o, _ in outcomes(r.pool.wait_finished(batch)).values()} - {"stored", "unchanged"}, set(), "outcomes")

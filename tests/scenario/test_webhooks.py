@@ -4,8 +4,9 @@
 rotation, the retry schedule, Retry-After, 410, redirects, endless answers, endpoints that hang,
 deleting and creating again, pausing, clients, kill -9, and the address policy.
 
-Items without photos finish at once. Each test has its own client, and its endpoint gets only that
-client's results."""
+Items without photos finish at once. Each test has its own client, and its endpoint gets only the
+results of that client.
+"""
 import base64
 import json
 import os
@@ -26,7 +27,7 @@ def put(pool, name, url, status=201, **more):
 
 
 def finish(pool, client, n=1):
-    """Submits n items that finish at once. Returns their results by id."""
+    """Submits n items without photos, which finish at once. Returns their results by id."""
     batch = pool.submit(client, [{"id": f"item-{i}", "photos": []} for i in range(n)])
     return {r["id"]: r for r in pool.wait_finished(batch)}
 
@@ -40,7 +41,7 @@ def wait_delivered(pool, name, n):
 
 
 def the_attempt(pool, name, attempts=1):
-    """Returns the only delivery, after this many attempts."""
+    """Returns the only delivery of this webhook, once it has had this many attempts."""
     wait_until(lambda: any(d["attempts"] >= attempts for d in deliveries(pool, name)), 20, lambda: f"attempts at {name}: {deliveries(pool, name)}")
     rows = deliveries(pool, name)
     same(len(rows), 1, f"deliveries of {name}")
@@ -52,12 +53,12 @@ def seconds(text):
 
 
 def wait_of(row):
-    """Returns the seconds from an attempt to the next one."""
+    """Returns the seconds from an attempt to the next attempt."""
     return seconds(row["next_attempt_at"]) - seconds(row["attempted_at"])
 
 
 class Here:
-    """What the tests share."""
+    """What the tests of this file share: one server, one receiver, one judge of signatures."""
 
     def __init__(self, case):
         self.case, self.receiver, self.judge = case, Receiver(), Judge(case)
@@ -91,7 +92,7 @@ def signatures(case):
         check(not judge.good(d, old, body=d.body.replace(b"complete", b"failed")), "a body that was changed")
         check(not judge.good(d, old, headers={"webhook-id": "r_other"}), "an id that was changed")
         check(not judge.good(d, old, headers={"webhook-timestamp": str(int(d.headers["webhook-timestamp"]) - 3600)}), "an old time")
-    # For one day both secrets sign.
+    # After a change of the secret, both secrets sign for one day.
     put(pool, "signed", receiver.url("/signed"), 200, secret=new, clients=["signed"])
     finish(pool, "signed")
     wait_delivered(pool, "signed", 4)
@@ -99,7 +100,7 @@ def signatures(case):
     same(len(d.headers["webhook-signature"].split()), 2, f"signatures in {d.headers['webhook-signature']}")
     check(judge.good(d, old) and judge.good(d, new), "both secrets verify")
     check(not judge.good(d, new_secret()), "and no third")
-    # A PUT that changes another setting changes no secret.
+    # A PUT that changes another setting must not change the secret.
     put(pool, "signed", receiver.url("/signed"), 200, clients=["signed"])
     same(pool.post("/v1/webhooks/signed/test", {}).json["delivered"], True, "a test")
     d = receiver.got("/signed")[-1]
@@ -110,7 +111,9 @@ def signatures(case):
 
 
 def clients_and_time(case):
-    """An endpoint gets what finishes after the first PUT, for its clients, except while paused."""
+    """An endpoint must get the results of its clients that finish after the first PUT, except while
+    it is paused.
+    """
     pool, receiver = here.pool, here.receiver
     finish(pool, "early", 3)
     here.endpoint("early")
@@ -123,7 +126,7 @@ def clients_and_time(case):
     wait_delivered(pool, "everybody", 4)
     same(set(receiver.ids("/everybody")), due | others, "results of all clients")
     same(receiver.ids("/nobody"), [], "results of no client")
-    # Paused: deliveries wait, and nothing is lost.
+    # While the endpoint is paused, deliveries must wait, and nothing may be lost.
     before = len(receiver.got("/early"))
     put(pool, "early", receiver.url("/early"), 200, clients=["early"], paused=True)
     late = set(finish(pool, "early", 3))
@@ -132,7 +135,8 @@ def clients_and_time(case):
     put(pool, "early", receiver.url("/early"), 200, clients=["early"])
     wait_delivered(pool, "early", 5)
     same(set(receiver.ids("/early")[before:]), late, "what had waited")
-    # The PUT names other clients: deliveries of the former client that wait are not sent any more.
+    # A PUT names other clients while deliveries wait: those of the former client must not be sent
+    # any more.
     receiver.answers["/others"] = [Reply(500, {"Retry-After": "3600"}), 204]
     put(pool, "others", receiver.url("/others"), secret=new_secret(), clients=["early"])
     failed = set(finish(pool, "early"))
@@ -153,7 +157,7 @@ def clients_and_time(case):
 
 
 def schedule(case):
-    """Retries after 5 s, then 5 min; a replay does not wait."""
+    """A failed delivery must be retried after 5 s, then after 5 min; a replay must not wait."""
     pool, receiver = here.pool, here.receiver
     here.endpoint("retry", [500, 503, 204])
     finish(pool, "retry")
@@ -168,7 +172,7 @@ def schedule(case):
     first, second, third = receiver.got("/retry")
     check(first.id == second.id == third.id and first.body == second.body == third.body, "one id, one body")
     check(all(a.headers["webhook-timestamp"] <= b.headers["webhook-timestamp"] for a, b in ((first, second), (second, third))), "the time is the attempt's")
-    # A replay by time sends delivered messages again.
+    # A replay by time must send delivered messages again.
     row = deliveries(pool, "retry")[0]
     same(pool.post("/v1/webhooks/retry/replay", {"to": "2020-01-01T00:00:00Z"}).json, {"messages": 0}, "a replay of long ago")
     same(pool.post("/v1/webhooks/retry/replay", {"from": row["finished_at"], "status": "delivered"}).json, {"messages": 1}, "a replay by time")
@@ -202,13 +206,15 @@ def endless_answer(case):
 
 
 def gone(case):
-    """410 stops all deliveries until a PUT; then also the refused delivery is sent."""
+    """An endpoint answers 410: all its deliveries must stop until a PUT; then also the refused
+    delivery must be sent.
+    """
     pool, receiver = here.pool, here.receiver
     here.endpoint("gone", [410, 204])
     due = set(finish(pool, "gone"))
     wait_until(lambda: pool.get_json("/v1/webhooks/gone")["disabled"], 20, "disabled")
     due |= set(finish(pool, "gone", 3))
-    here.endpoint("witness")  # must get its results meanwhile
+    here.endpoint("witness")  # must get its results in the meantime
     finish(pool, "witness", 3)
     wait_delivered(pool, "witness", 3)
     same(len(receiver.got("/gone")), 1, "deliveries to a disabled endpoint")
@@ -219,8 +225,9 @@ def gone(case):
 
 
 def hanging(case):
-    """An endpoint that accepts connections and never answers delays no other. An answer without the
-    end of its body counts as an answer."""
+    """An endpoint that accepts connections and never answers must not delay another endpoint. An
+    answer that lacks the end of its body must count as an answer.
+    """
     pool, receiver = here.pool, here.receiver
     here.endpoint("stuck", Reply(200, stuck=True))
     finish(pool, "stuck")
@@ -232,7 +239,7 @@ def hanging(case):
     wait_delivered(pool, "quick", 300)
     same(set(receiver.ids("/quick")), due, "what the other gets")
     same(deliveries(pool, "hangs", "delivered"), [], "deliveries to the hanging endpoint")
-    # The attempt at the hanging endpoint fails after 15 s without an answer.
+    # The attempt at the hanging endpoint must fail after 15 s without an answer.
     wait_until(lambda: any("15 s" in (d["error"] or "") for d in deliveries(pool, "hangs")), 30, "the attempt is given up")
     same(pool.request("DELETE", "/v1/webhooks/hangs").status, 204, "DELETE")
     row = the_attempt(pool, "stuck")
@@ -240,8 +247,9 @@ def hanging(case):
 
 
 def anew(case):
-    """An endpoint deleted while a delivery is in flight and created again: it waits for nothing,
-    and gets what finishes from now on."""
+    """An endpoint is deleted while a delivery is in flight, and created again: the new endpoint
+    must wait for nothing, and get the results that finish from now on.
+    """
     pool, receiver = here.pool, here.receiver
     held = Reply(500, held=True)
     here.endpoint("anew", held)
@@ -260,7 +268,9 @@ def anew(case):
 
 
 def killed(case):
-    """kill -9 in the middle: the other results come, and a repeated delivery has the same bytes."""
+    """kill -9 in the middle of deliveries: the other results must come, and a repeated delivery
+    must have the same bytes.
+    """
     pool, receiver = here.pool, here.receiver
     n = 400
     here.endpoint("killed")
@@ -280,8 +290,9 @@ def killed(case):
 
 
 def policy(case):
-    """Without fetch.allow_networks photopool reaches no private address, by any name. And an
-    endpoint that was deleted with a delivery in flight does not delay a shutdown."""
+    """Without fetch.allow_networks photopool must not reach a private address, by any name. And an
+    endpoint that was deleted with a delivery in flight must not delay a shutdown.
+    """
     receiver, held = here.receiver, Reply(500, held=True)
     here.endpoint("deleted", held)
     finish(here.pool, "deleted")
