@@ -127,9 +127,9 @@ struct pp_http_server_ops {
      * piece waits, sending costs one system call for each 64 pieces (WebSocket: 32), and one more
      * if some are left.
      * PP_EFULL    more than max_stream_bytes could wait, or out of memory: nothing was taken; the
-     *             handler calls end(). A piece counts as at least 64 bytes; the first one does not count
-     * while none waits, so a piece of any size can be sent. PP_ECLOSED  the stream is closing; the server
-     * will call closed(). */
+     *             handler calls end(). A piece counts as at least 64 bytes; the first one does
+     *             not count while none waits, so a piece of any size can be sent.
+     * PP_ECLOSED  the stream is closing; the server will call closed(). */
     pp_must_check enum pp_err (*send)(struct pp_http_server *s, struct pp_http_stream *st,
                                       struct pp_piece *const *pieces, size_t n);
     /* Returns the number of bytes that wait until the caller reads. */
