@@ -17,9 +17,10 @@
 struct pp_amqp_options {
     /* amqp[s]://[USER[:PASSWORD]@]HOST[:PORT][/VHOST]; VHOST is "/" by default */
     const char *url;
-    const char *exchange;    /* the name of the exchange; NULL: "photopool" */
-    const char *routing_key; /* the pattern of routing keys, in which {client} stands for the client's id;
-                                NULL: "result.{client}" */
+    const char *exchange; /* the name of the exchange; NULL: "photopool" */
+    /* The pattern of routing keys, in which {client} stands for the client's id. NULL:
+     * "result.{client}". */
+    const char *routing_key;
     /* For amqps: a PEM file of certificate authorities. NULL: the file of the system. */
     const char *ca_file;
     struct pp_log *log;

@@ -28,10 +28,9 @@ struct pp_name {
     enum pp_name_state state;
     /* Links the name into names.by_age while it is IDLE, or into r->waiting while it is WAITING. */
     struct pp_node age;
-    int64_t until; /* time in ms of pp_loop_now() before which the answer is valid */
-    uint16_t code; /* The result of the look-up: a code of photopool/code.h; PP_CODE_NONE if addresses were
-                      found. */
-    uint8_t n;     /* number of addresses */
+    int64_t until;         /* time in ms of pp_loop_now() before which the answer is valid */
+    uint16_t code;         /* code of photopool/code.h for the result; PP_CODE_NONE: addresses were found */
+    uint8_t n;             /* number of addresses */
     struct pp_list wanted; /* the queries (struct pp_wait) that get their answer from this look-up */
     struct sockaddr_storage *addrs;
     char host[];

@@ -21,8 +21,9 @@ struct pp_kafka_options {
      * header. */
     const char *const *properties;
     struct pp_log *log;
-    int64_t timeout_ms; /* a send fails if a message is not delivered within this many ms; 1 s to 5 min; 0: 10
-                           s */
+    /* A send fails if a message is not delivered within this many ms, 1 s to 5 min. 0 stands for 10
+     * s. */
+    int64_t timeout_ms;
 };
 
 /* Opens the sink on the loop's thread. PP_EINVAL: `error` says what is wrong with the options.

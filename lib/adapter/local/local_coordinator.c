@@ -75,8 +75,7 @@ static enum pp_err run(struct pp_slots_db *db, struct pp_req *req, const struct 
     }
     case OP_renew: return pp_slots_db_renew(db, (struct pp_coord_renew *)req);
     case OP_release: return pp_slots_db_release(db, (struct pp_coord_release *)req);
-    case OP_backlog: /* says that the index is incomplete: this process keeps no index, so the caller reads
-                        the store */
+    case OP_backlog: /* "incomplete": this process has no index, so the caller reads the store */
         ((struct pp_coord_backlog *)req)->n = 0;
         ((struct pp_coord_backlog *)req)->complete = false;
         return PP_OK;

@@ -1,17 +1,16 @@
 -- include: coord_common coord_rows
--- Grants slots. KEYS[2] the backlog index.
---   ARGV[3..6] worker, lease, number of the call, longest request; then the cut of each client of
---     KEYS
--- Answers: id of the data set, now, the latest announcement, then for each client a byte, 1:
--- granted, and LAYOUT_GRANT with its marks, or LAYOUT_REFUSAL.
+-- Grants slots. KEYS[2] is the backlog index, KEYS[3..] are the slots of clients.
+--   ARGV[3..6] worker, lease, number of the call, longest request; then the cut of each client
+-- Answers: id of the data set, now, number of the latest announcement; then for each client a byte,
+-- 1: granted, and LAYOUT_GRANT with marks, or 0: refused, and LAYOUT_REFUSAL.
 local worker, lease, call, longest = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local ARG0 = 6
 local is_young = young(lease)
 -- True while a worker that this data set does not know may have sent requests that still count.
 local is_blind = not set.first and now < set.began + lease + math.max(MARKS_KEPT_MS, longest)
 
--- Returns what the latest holder of a share left: permits that count as sent now; its marks;
--- the number of requests that may be in flight, and until when.
+-- Returns what the latest holder of a share left: permits that count as sent now; its marks; the
+-- number of requests that may be in flight, and until when.
 local function left(key, k, r)
   local spent, marks, taken, till = 0, '', 0, 0
   if r.till + MARKS_KEPT_MS > now then
@@ -27,7 +26,7 @@ local function left(key, k, r)
   return spent, marks, taken, till
 end
 
--- Returns the same for a share without a row.
+-- Returns the same as left() for a share without a row, whose holder this data set may not know.
 local function left_unseen(cut, k)
   if not is_blind then
     return 0, '', 0, 0
@@ -36,7 +35,7 @@ local function left_unseen(cut, k)
   return 0, unseen_marks(SHARE_PART(cut.rpm, cut.n, k), concurrency, lease), till > now and concurrency or 0, till
 end
 
--- Adds marks to `sums`, n by time.
+-- Adds marks to `sums`, a table from times to numbers of requests.
 local function gather(sums, marks, skew)
   local at = 1
   while at < #marks do
@@ -49,8 +48,8 @@ local function gather(sums, marks, skew)
   end
 end
 
--- Returns the times, newest first. If there are very many, all times of an interval of
--- RATE_BUCKET_MS are joined at its end.
+-- Returns the times of `sums`, newest first, and `sums`. If there are very many, joins all times of
+-- an interval of RATE_BUCKET_MS at its end.
 local function newest_first(sums)
   local times = {}
   for ms in pairs(sums) do
@@ -69,12 +68,12 @@ local function newest_first(sums)
   return times, sums
 end
 
--- Returns the order in which shares are dealt to: those with a larger part of `total` first. So no
--- share gets more than its part while no more than `total` is dealt, and all shares together may
--- always send as many requests as the whole rate allows.
+-- Returns the shares in the order in which requests are dealt to them: first the shares with a
+-- larger part of `total`. So no share gets more than its part while no more than `total` is dealt,
+-- and all shares together may always send as many requests as the whole rate allows.
 local function order(total, n)
   local large, small = {}, {}
-  local most = SHARE_PART(total, n, n - 1) -- the last part is a largest one
+  local most = SHARE_PART(total, n, n - 1) -- the last share has a largest part
   for k = 0, n - 1 do
     local list = SHARE_PART(total, n, k) == most and large or small
     list[#list + 1] = k
@@ -105,8 +104,8 @@ local function deal_marks(sums, cut)
   return out
 end
 
--- Makes a new cut while nobody holds a share of the old one: divides what earlier holders left
--- among the new shares.
+-- Makes a new cut of a client while nobody holds a share of the old one: divides what earlier
+-- holders left among the new shares.
 local function recut(key, old, rows, cut)
   local sums, taken, till = {}, 0, 0
   for k = 0, old.n - 1 do
@@ -171,7 +170,7 @@ local function grant(key, cut, k, old)
   local row = {hold = call, renewed = call, marked = call, till = now + lease, reserved = 0, flying = 0, busy = 0,
                taken = taken, taken_till = till, skew = skew, held = true, worker = worker}
   local stored = marks
-  if spent > 0 then -- the next holder must know of these, too, if this one writes no marks
+  if spent > 0 then -- the next holder must count these, too, if this holder writes no marks
     stored = marks .. struct.pack(LAYOUT_MARK, now - skew, spent)
   end
   redis.call('HSET', key, 'c', cut_pack(cut), string.format('%d', k), row_pack(row), 'm' .. k, stored)
@@ -191,7 +190,7 @@ local function acquire(key, want)
   for k = 0, cut.n - 1 do
     local r = rows[k]
     if r and r.held and r.worker == worker then
-      r.held = false -- the answer to the grant was lost: the share is as after a crash
+      r.held = false -- the answer to the grant was lost, so the share is as after a crash
       r.till = now
       save(key, k, r)
       own = k

@@ -1,7 +1,8 @@
 -- include: coord_common
--- Announces: lowers due times in the index and tells all processes. KEYS[2] the backlog index.
+-- Announces rows: lowers due times in the index and tells all processes. KEYS[2] is the backlog
+-- index.
 --   ARGV[3] sender
---   ARGV[4] 1: the sender dropped other announcements, so the index is not complete
+--   ARGV[4] 1: the sender has dropped other announcements, so the index is not complete
 --   ARGV[5] rows as ANNOUNCED (COORD_KNOWN in the queue: read back from the store, not new)
 -- Answers: id of the data set.
 local sender, rows = ARGV[3], ARGV[5]

@@ -1,7 +1,8 @@
 -- include: coord_common
--- Reads a page of the index, or marks the index as complete. KEYS[2] the backlog index.
---   ARGV[3..4] cursor, page size; or 'complete', the id of the data set that is complete
--- Answers: id of the data set, 1: complete, seq, now, next cursor, {client, row, ...}.
+-- Reads a page of the index, or marks the index as complete. KEYS[2] is the backlog index.
+--   ARGV[3..4] cursor, page size; or 'complete', the id of the data set whose index is complete
+-- Answers: id of the data set, 1 if the index is complete, number of the latest announcement, now,
+-- next cursor, {client, row, ...}.
 if ARGV[3] == 'complete' then
   if ARGV[4] == set.id then
     redis.call('HSET', KEYS[1], 'complete', '1')

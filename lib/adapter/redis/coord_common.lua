@@ -1,9 +1,9 @@
 -- Every script of the coordinator begins with this file; README.md has the keys.
---   KEYS[1] the data set, {prefix:coord}:set      KEYS[2] as the script says
---   ARGV[1] the time ('': Redis' own; tests pass theirs)      ARGV[2] the id of a data set that
+--   KEYS[1] the data set, {prefix:coord}:set      KEYS[2] depends on the script
+--   ARGV[1] the time ('': Redis' clock; tests pass theirs)      ARGV[2] the id for a data set that
 --     begins now
--- Times are ms by Redis' clock; they fit into a double. A script that finds no data set begins one:
--- a wiped Redis is a new data set.
+-- Times are in ms by Redis' clock; they fit into a double. A script that finds no data set begins
+-- one: a wiped Redis is a new data set.
 local now = tonumber(ARGV[1])
 if not now then
   local t = redis.call('TIME')
@@ -18,10 +18,11 @@ do
     redis.call('HSET', KEYS[1], 'id', v[1], 'began', now)
   end
   set.id, set.began, set.first, set.complete = v[1], tonumber(v[2]), v[3] and true, v[5] and true
-  set.seq = tonumber(v[4] or 0) -- the number of the latest announcement
+  set.seq = tonumber(v[4] or 0) -- number of the latest announcement
 end
 
--- True during the first lease of a data set, in which workers may hold slots that it does not know.
+-- Returns true during the first lease of a data set, in which workers may hold slots that the data
+-- set does not know.
 local function young(lease)
   return not set.first and now < set.began + lease
 end
@@ -61,11 +62,11 @@ local function next_seq()
   return set.seq
 end
 
--- Rows of announcements: queue, ms from now, client.
+-- The layout of a row of an announcement: queue, ms from now, client.
 local ANNOUNCED = LAYOUT_ROW .. LAYOUT_NAME
 
--- Sends a message to all processes: kind, sender (8 bytes; zeros: nobody, all processes read it),
--- time, number of the latest announcement, text.
+-- Sends a message to all processes: its kind, its sender (8 bytes; zeros: every process handles the
+-- message), the time, the number of the latest announcement, a text.
 local CHANNEL = string.sub(KEYS[1], 1, -#COORD_KEY_SET - 1) .. COORD_KEY_CHANNEL
 local function publish(kind, sender, text)
   redis.call('PUBLISH', CHANNEL, kind .. sender .. struct.pack(LAYOUT_STAMP, now, set.seq) .. text)

@@ -1,6 +1,6 @@
 -- include: coord_common
--- Asks workers to drain. The request is kept until a worker's next heartbeat; the message makes
--- workers send one at once. KEYS[2] who is to drain.
+-- Asks workers to drain. Redis keeps the request until a worker's next heartbeat; the message makes
+-- workers send one at once. KEYS[2] has the workers that must drain.
 --   ARGV[3] 'one' or 'all', then the workers
 -- Answers: id of the data set.
 for i = 4, #ARGV do

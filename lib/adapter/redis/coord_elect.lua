@@ -1,7 +1,7 @@
 -- include: coord_common
--- Elects a leader. KEYS[2] name -> until, worker.
+-- Elects a leader. KEYS[2] has for each name the end of the lease and the leader.
 --   ARGV[3..6] name, worker, lease (0: the worker resigns), 1: the worker was the leader until now
--- Answers: id of the data set, 1: the worker leads.
+-- Answers: id of the data set, 1 if the worker leads.
 local name, worker, lease = ARGV[3], ARGV[4], tonumber(ARGV[5])
 local s = redis.call('HGET', KEYS[2], name)
 local till, leader = 0, nil

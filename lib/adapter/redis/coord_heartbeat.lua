@@ -1,7 +1,8 @@
 -- include: coord_common
--- A worker's heartbeat. KEYS[2] worker -> time, its description; KEYS[3] who is to drain.
+-- Stores and publishes a worker's heartbeat. KEYS[2] has for each worker its time and description,
+-- KEYS[3] the workers that must drain.
 --   ARGV[3..6] worker, its description, sender, 1: remove workers that are silent
--- Answers: id of the data set; 'one' or 'all' if the worker shall drain (who was asked), else ''.
+-- Answers: id of the data set; if the worker must drain, 'one' or 'all' (who was asked), else ''.
 local worker = ARGV[3]
 redis.call('HSET', KEYS[2], worker, struct.pack(LAYOUT_TIME, now) .. ARGV[4])
 if ARGV[6] == '1' then

@@ -2,7 +2,7 @@
 -- Returns the data that a process needs when it connects. KEYS[2] workers, KEYS[3] slow hosts.
 --   ARGV[3] the id of the installation's first data set, or ''
 --   ARGV[4] number of slow hosts that the process has read already; if not 0, it needs no workers
---   ARGV[5] number of further slow hosts to answer, at most
+--   ARGV[5] most slow hosts to answer now
 -- Answers: id of the data set, now, {worker, time and description, ...}, {host, slow until, ...}.
 if ARGV[3] == set.id and not set.first then
   redis.call('HSET', KEYS[1], 'first', '1')

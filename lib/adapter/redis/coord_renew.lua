@@ -1,11 +1,11 @@
 -- include: coord_common coord_rows
--- Renews or releases slots. KEYS[2] the backlog index.
+-- Renews or releases slots. KEYS[2] is the backlog index, KEYS[3..] are the slots of clients.
 --   ARGV[3..6] worker, lease, number of the call, the caller's time
 --   ARGV[7] 1: release the slots
---   ARGV[8..9] the latest announcement that the caller knows (0: it may have missed some), and the
---     data set of that announcement
---   then two for each client of KEYS: LAYOUT_RENEWAL by the caller's time, followed by the due time
---     of each queue if the caller sends them; 'n' and the marks, or '' if they are unchanged
+--   ARGV[8..9] number of the latest announcement that the caller knows (0: it may have missed
+--     some), and the data set of that announcement
+--   then two for each client: LAYOUT_RENEWAL by the caller's time, followed by the due time of each
+--     queue if the caller sends them; 'n' and the marks, or '' if the marks are unchanged
 -- Answers: id of the data set, now, a string with '1' for each slot that is lost, else '0'.
 local worker, lease, call, wall = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local releases = ARGV[7] == '1'
@@ -13,7 +13,7 @@ local seen = ARGV[9] == set.id and tonumber(ARGV[8]) or 0
 local ARG0 = 9
 local skew = now - wall
 local is_young = young(lease)
-local told, seq = {}, nil -- rows to announce at the end, and their number
+local told, seq = {}, nil -- rows that the script announces at its end, and the number of that announcement
 
 local function unpack_renewal(s)
   local a, at = {}
@@ -31,8 +31,8 @@ local function unpack_renewal(s)
   return a
 end
 
--- Creates the row of a slot that the data set does not know. Only during its first lease, in which
--- it believes a worker that says that it holds the slot.
+-- Creates the row of a slot that the data set does not know. It does so only during its first
+-- lease, in which it believes a worker that says that it holds the slot.
 local function recreate(key, a, cut, rows)
   local new = {rpm = a.rpm, concurrency = a.concurrency, n = math.max(a.n, 1)}
   if not is_young or rows[a.share] or a.share >= new.n or (cut and not same_cut(cut, new)) then
@@ -58,7 +58,8 @@ local function write(key, a, marks, r)
   save(key, a.share, r)
 end
 
--- True if no other worker holds a slot of the client, so that the caller knows all due times.
+-- Returns true if no other worker holds a slot of the client, so that the caller knows all due
+-- times.
 local function alone(key, rows, share)
   for k, r in pairs(rows) do
     if k ~= share and r.held then
@@ -76,7 +77,7 @@ local function tell(client, d)
   due_write(client, d, seq)
 end
 
--- Writes the holder's due times into the index. Announcements that it has not seen stay.
+-- Writes the holder's due times into the index. Announcements that the holder has not seen stay.
 local function index(key, a, is_alone)
   local client = client_of(key)
   local d, known = due_read(client)

@@ -1,4 +1,5 @@
--- The slots of a client: one hash per client (KEYS[3] and following), {prefix:coord}:s:<client>
+-- The slots of a client are a hash (KEYS[3] and following), {prefix:coord}:s:<client>, with these
+-- fields:
 --   c     the cut in force: rpm, concurrency, shares
 --   <k>   the row of share k, as ROW, and its latest holder
 --   m<k>  the marks of share k: (time, requests) ...; time plus the row's skew is Redis' time
@@ -39,7 +40,7 @@ local function same_cut(a, b)
   return a.rpm == b.rpm and a.concurrency == b.concurrency and a.n == b.n
 end
 
--- The cut in force and the rows by share; nil: the client is unknown.
+-- Returns the cut in force and the rows by share, or nil if Redis has no slots of the client.
 local function load(key)
   local v = redis.call('HMGET', key, 'c', '0')
   if not v[1] then
@@ -63,24 +64,24 @@ local function save(key, k, r)
   redis.call('HSET', key, string.format('%d', k), row_pack(r))
 end
 
--- Makes the rows of a client with n shares expire after their last lease, request and mark.
+-- Makes the slots of a client with n shares expire after their last lease, request and mark.
 local function keep(key, r, n)
   local ms = math.max(r.till, r.busy, r.taken_till) + MARKS_KEPT_MS - now + MINUTE_MS
   if n > 1 then
-    ms = math.max(ms, redis.call('PTTL', key)) -- another share may need it for longer
+    ms = math.max(ms, redis.call('PTTL', key)) -- another share may need the hash for longer
   end
   redis.call('PEXPIRE', key, ms)
 end
 
--- Returns the client whose rows are in `key`. KEYS[1] and `key` begin with the same prefix.
+-- Returns the client whose slots are in `key`. KEYS[1] and `key` begin with the same prefix.
 local function client_of(key)
   return string.sub(key, #KEYS[1] - #COORD_KEY_SET + #COORD_KEY_SLOTS + 1)
 end
 
--- Returns marks, by Redis' time, of the requests that a holder may have sent whom this data set has
--- never seen. They assume the worst: the whole rate when the data set began; and, when the last
--- lease of the lost data set ended, all that the holder can have reserved (COORD_AHEAD_MS of the
--- rate and twice the concurrency).
+-- Returns marks, by Redis' time, for the requests that a holder may have sent whom this data set
+-- has never seen. The marks assume the worst: the whole rate was sent when the data set began; and
+-- when the last lease of the lost data set ended, everything that the holder can have reserved
+-- (COORD_AHEAD_MS of the rate and twice the concurrency).
 local function unseen_marks(rate, concurrency, lease)
   if rate == 0 then
     return ''

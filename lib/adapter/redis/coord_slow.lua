@@ -1,5 +1,5 @@
 -- include: coord_common
--- Slows hosts. KEYS[2] host by the time until which nobody asks it.
+-- Slows hosts. KEYS[2] has hosts by the time until which no worker sends requests to them.
 --   ARGV[3..4] sender, hosts: ms from now, name
 -- Answers: id of the data set.
 local hosts, at = ARGV[4], 1
@@ -9,7 +9,7 @@ while at < #hosts do
   redis.call('ZADD', KEYS[2], 'GT', now + ms, host)
 end
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
--- Keeps the hosts whose wait ends last.
+-- Drops the hosts whose wait ends first if there are too many.
 redis.call('ZREMRANGEBYRANK', KEYS[2], 0, -SLOW_HOSTS_MAX - 1)
 redis.call('PEXPIRE', KEYS[2], DAY_MS)
 publish('S', ARGV[3], hosts)

@@ -1,7 +1,7 @@
 -- include: event_common
 -- Gives the log a block of numbers. The log leaves the block unused if it needs none any more, or
 -- if the block was not reserved for its present data set and life.
---   ARGV 1 channel  2 the name that an append answered  3 first, 4 end of the block  5 wall time,
+--   ARGV 1 channel  2 the name that an append answered  3 first, 4 end of the block  5 wall time in
 --     ms
 -- Answers: {'ok'}, {'unused'}
 local first, end_ = tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -33,7 +33,7 @@ if call('EXISTS', STREAM) == 1 then
   end
 end
 if m[2] and top and top <= last then
-  -- A new life of this data set: the events stay, but later ones may be lost.
+  -- A new life of this data set: the events stay, but later events may be lost.
   if first - 1 > last then
     local gap = '{"from":' .. text(last + 1) .. ',"to":' .. text(first - 1) .. '}'
     call('XADD', STREAM, text(first - 1) .. '-0', 'e', ARGV[5] .. ' . . ' .. gap)

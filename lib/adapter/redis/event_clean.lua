@@ -1,8 +1,8 @@
 -- include: event_common
 -- Deletes the oldest events: those before a time, and as many as the data exceed a number of bytes.
---   ARGV 1 wall time, ms: older events are deleted  2 bytes of data that may stay  3 events to
---     delete, at most
--- Answers: {number of deleted events, bytes that stay}
+--   ARGV 1 wall time in ms: older events are deleted  2 bytes of data that may stay  3 most events
+--     to delete
+-- Answers: {number of deleted events, bytes of data that stay}
 local before, most = tonumber(ARGV[1]), tonumber(ARGV[2])
 local bytes, n, cut = tonumber(call('HGET', META, 'bytes') or '0'), 0, nil
 local some = call('XRANGE', STREAM, '-', '+', 'COUNT', ARGV[3])
@@ -16,7 +16,7 @@ for i = 1, #some do
   cut = tonumber(string.match(some[i][1], '^%d+'))
   n = n + 1
 end
-if n > 0 then -- trimming first: Redis allows it out of memory, and the rest then fits
+if n > 0 then -- trims first: Redis allows that without free memory, and the rest then fits
   call('XTRIM', STREAM, 'MINID', '=', text(cut + 1) .. '-0')
   call('HSET', META, 'cleaned', text(cut), 'bytes', text(bytes))
 end

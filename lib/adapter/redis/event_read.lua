@@ -1,14 +1,14 @@
 -- include: event_common
 -- Returns the events above a number. Reads the stream in slices, so that it copies few events that
 -- do not fit into the answer.
---   ARGV 1 after  2 events at most  3 bytes of data at most
+--   ARGV 1 the number  2 most events to return  3 most bytes of their data
 -- Answers: {last, cleaned, number, event, number, event ...}
 local SLICE = 64
 local left, room = tonumber(ARGV[2]), tonumber(ARGV[3])
 local m = call('HMGET', META, 'last', 'cleaned')
 local last, cleaned = m[1] or '0', m[2] or '0'
 if call('EXISTS', STREAM) == 0 then
-  return {last, last} -- no events yet, or the stream was removed
+  return {last, last} -- there are no events yet, or somebody has removed the stream
 end
 local out, from = {last, cleaned}, ARGV[1] .. '-0'
 while left > 0 and room >= 0 do

@@ -1,6 +1,7 @@
 -- include: ingest_common
 -- Deletes planned entries, and remembers their ids.
---   KEYS for each: parts; the hash that remembers its id   ARGV for each: batch, digest
+--   KEYS for each entry: its parts; the hash that remembers its id
+--   ARGV for each entry: batch, digest
 for i = 1, #ARGV, 2 do
   local batch, meta = ARGV[i], call('HGET', META, ARGV[i])
   done(KEYS[OWN + i + 1], ARGV[i + 1])

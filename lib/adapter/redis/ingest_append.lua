@@ -4,8 +4,8 @@
 --     remember acked ids
 --   ARGV 1 batch  2 client  3 photos  4 rest of the line of META (after the client)  5 high water
 --     6 digest  7 '1': only ask, write nothing  8 '1': there is a key  9 now, 16 digits  10 body
---     hash  11 answer  12 ttl of the record, ms  13 number of parts, 0: inside  14 the payload, or
---     its last part  15 flags
+--     hash  11 answer  12 ttl of the record in ms  13 number of parts, 0: the payload is in the
+--     message  14 the payload, or its last part  15 flags
 -- Answers: {'ok'}, {'mismatch'}, {'exists' [, answer]}, {'full'}, {'parts': earlier parts are gone}
 local batch, client = ARGV[1], ARGV[2]
 

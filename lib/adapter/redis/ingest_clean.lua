@@ -1,6 +1,6 @@
 -- include: ingest_common
--- Idempotency records from before ARGV[1] (16 digits) don't count any more. Planners without
--- entries that are silent for INGEST_IDLE_CONSUMER_MS leave the group.
+-- Makes idempotency records from before ARGV[1] (16 digits) invalid. Removes planners without
+-- entries from the group that are silent for INGEST_IDLE_CONSUMER_MS.
 if ARGV[1] > (call('HGET', STATE, 'forget') or '') then
   call('HSET', STATE, 'forget', ARGV[1])
 end

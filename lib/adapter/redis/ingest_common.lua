@@ -1,17 +1,17 @@
 -- Every script of the ingest queue begins with this file; README.md has the keys and the costs.
 --
--- An entry is: a line of META, a message of the stream (the payload inside, or in parts in a hash
--- of its own), its id in IDS and CLIENTS. While it waits, its place is in LINES, and the oldest
--- place of each client that waits is in HEADS. While it is taken, its place is in TAKEN and its
--- message in the group's pending list. A place is client:time-of-appending:batch, so that a range
--- of LINES or TAKEN is one client's, oldest first. An entry that is set aside is in POISON and META
--- only.
+-- An entry consists of a line of META, a message of the stream (with the payload, unless the
+-- payload is in parts, in a hash for this entry), and its id in IDS and CLIENTS. While the entry
+-- waits, its place is in LINES, and the oldest place of each client that waits is in HEADS. While
+-- the entry is taken, its place is in TAKEN and its message in the group's pending list. A place is
+-- client:time-of-appending:batch, so that a range of LINES or TAKEN is one client's, oldest first.
+-- An entry that is set aside is in POISON and META only.
 local STREAM, META, LINES, HEADS = KEYS[INGEST_STREAM], KEYS[INGEST_META], KEYS[INGEST_LINES], KEYS[INGEST_HEADS]
 local TAKEN, IDS, CLIENTS = KEYS[INGEST_TAKEN], KEYS[INGEST_IDS], KEYS[INGEST_CLIENTS]
 local STATE, POISON, WAKE = KEYS[INGEST_STATE], KEYS[INGEST_POISON], KEYS[INGEST_WAKE]
 local OWN = INGEST_KEYS -- KEYS[OWN + 1] is the first key of the script's own
 local GROUP = 'planners'
-local TOKENS = 64 -- wake-ups that are kept for planners, at most
+local TOKENS = 64 -- most wake-ups that are kept for planners
 local call = redis.call
 
 -- Parses a line of META. Its flags are two digits: cancelled, set aside. A line that photopool did
@@ -30,8 +30,8 @@ local function place(e, batch)
   return string.format('%s:%015.0f-%010.0f:%s', e.client, tonumber(ms), tonumber(n), batch)
 end
 
--- The score of a place in HEADS: a whole number below 2^53. Messages of one millisecond beyond 999
--- are equal.
+-- Returns the score of a place in HEADS: a whole number below 2^53. Messages of one millisecond
+-- beyond 999 have equal scores.
 local function score(line)
   local ms, n = string.match(line, '^[^:]*:(%d+)-(%d+):')
   return string.format('%.0f', tonumber(ms) * 1000 + math.min(tonumber(n), 999))
@@ -45,7 +45,7 @@ local function client_of(line)
   return string.match(line, '^([^:]*)')
 end
 
--- Returns the oldest line of a client in LINES or TAKEN, or nil. (In ASCII ';' follows ':'.)
+-- Returns the oldest place of a client in LINES or TAKEN, or nil. (In ASCII ';' follows ':'.)
 local function first_of(key, client)
   return call('ZRANGEBYLEX', key, '[' .. client .. ':', '(' .. client .. ';', 'LIMIT', 0, 1)[1]
 end
@@ -73,7 +73,7 @@ local function leave(e, batch)
   call('XACK', STREAM, GROUP, e.sid)
   call('XDEL', STREAM, e.sid)
   call('HINCRBY', STATE, 'entries', -1)
-  -- '-0' is no number to Redis.
+  -- Redis does not accept '-0' as a number.
   call('HINCRBY', STATE, 'photos', string.format('%.0f', 0 - tonumber(e.photos)))
   call('ZREM', TAKEN, line)
   if call('ZREM', LINES, line) == 1 then

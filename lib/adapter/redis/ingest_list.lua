@@ -1,6 +1,6 @@
 -- include: ingest_common
--- Lists entries by id, newest first.   ARGV 1 client ('': all)  2 after ('': from the newest)  3
--- limit
+-- Lists entries by id, newest first.
+--   ARGV 1 client ('': all clients)  2 list ids before this one ('': from the newest)  3 limit
 -- Answers: {batch, line of META, ...}
 local client, after = ARGV[1], ARGV[2]
 local key, prefix, last = IDS, '', '+'

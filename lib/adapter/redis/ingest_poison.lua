@@ -1,8 +1,8 @@
 -- include: ingest_common
--- Sets an entry aside and keeps its payload for INGEST_ASIDE_MS; the latest INGEST_ASIDE entries
--- are kept.
---   KEYS 1 parts  2 the hash that remembers its id
---   ARGV 1 batch  2 digest  3 reason  4 now, ms
+-- Sets an entry aside and keeps its payload for INGEST_ASIDE_MS. Keeps the latest INGEST_ASIDE
+-- entries.
+--   KEYS 1 parts  2 the hash that remembers the entry's id
+--   ARGV 1 batch  2 digest  3 reason  4 now in ms
 -- Answers: 1, or 0 if there is no such entry
 local batch, meta = ARGV[1], call('HGET', META, ARGV[1])
 if not meta then

@@ -1,5 +1,5 @@
 -- include: ingest_common
--- Answers: {entries, photos, poisoned, line of META of the oldest or false}; numbers are text
+-- Answers: {entries, photos, poisoned, line of META of the oldest entry or false}; numbers are text
 local v = call('HMGET', STATE, 'entries', 'photos')
 local oldest = call('XRANGE', STREAM, '-', '+', 'COUNT', 1)[1]
 return {v[1] or '0', v[2] or '0', tostring(call('ZCARD', POISON)), oldest and call('HGET', META, oldest[2][2]) or false}

@@ -3,11 +3,11 @@
 -- an answer was lost, or by a silent planner. Then it takes new ones: the oldest first or, if there
 -- are clients to skip, the oldest of each other client in turn. It never takes an entry of a client
 -- of which another planner has an older one.
---   ARGV 1 planner  2 limit  3 bytes of payloads, at most  4 silence, ms  5 the client of the last
---     turn  6 number of clients to skip, then those clients; then the stream ids that the planner
---     holds
--- Answers: {{batch, line of META, deliveries, payload or false} ..., ms until a planner's silence
--- is long enough, or -1}
+--   ARGV 1 planner  2 most entries  3 most bytes of payloads  4 ms after which a planner is silent
+--     5 the client of the last turn  6 number of clients to skip, then those clients; then the
+--     stream ids of the entries that the planner holds
+-- Answers: {{batch, line of META, deliveries, payload or false} ..., ms until another planner is
+-- silent, or -1}
 local me, limit, max, silence, turn = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local n_skip = tonumber(ARGV[6])
 local skip, mine, out, bytes, full = {}, {}, {}, 0, false
@@ -18,8 +18,8 @@ for i = 7 + n_skip, #ARGV do
   mine[ARGV[i]] = true
 end
 
--- Returns {stream id, planner, idle, deliveries} of pending entries. Creates the group if it is
--- missing.
+-- Returns {stream id, planner, ms since its last sign of life, deliveries} of pending entries.
+-- Creates the group if it is missing.
 local function pending(...)
   local p = redis.pcall('XPENDING', STREAM, GROUP, ...)
   if p.err then
@@ -29,7 +29,8 @@ local function pending(...)
   return p
 end
 
--- True if entries of this client may go to this planner. `again`: the entry is taken already.
+-- Returns true if entries of this client may go to this planner. `again` says that the entry is
+-- taken already.
 local free_cache = {}
 local function free(client, again)
   if n_skip > 0 and skip[client] then
@@ -46,7 +47,7 @@ local function free(client, again)
     if not p then
       call('ZREM', TAKEN, line)
       if e and call('XLEN', STREAM) > 0 and #call('XRANGE', STREAM, e.sid, e.sid) > 0 then
-        call('ZADD', LINES, 0, line) -- the group was created anew: the entry waits again
+        call('ZADD', LINES, 0, line) -- the group was created anew, so the entry waits again
         rehead(client)
       end
     elseif p[2] ~= me and (not again or p[3] < silence) then
@@ -78,7 +79,7 @@ local function give(e, batch, fields, deliveries)
   out[#out + 1] = {batch, e.meta, deliveries, payload}
 end
 
--- Takes an entry of the pending list: p = {sid, planner, idle, deliveries}.
+-- Takes an entry of the pending list. p is {sid, planner, idle, deliveries}.
 local function take_again(p)
   local message = call('XRANGE', STREAM, p[1], p[1])[1]
   local batch = message and message[2][2]
@@ -90,7 +91,7 @@ local function take_again(p)
   end
   local e = parse(meta)
   if free(e.client, true) and fits(e) then
-    -- XAUTOCLAIM, unlike XCLAIM, claims nothing that another planner has claimed meanwhile
+    -- XAUTOCLAIM, unlike XCLAIM, claims nothing that another planner has claimed meanwhile.
     local min = p[2] == me and 0 or silence
     local got = call('XAUTOCLAIM', STREAM, GROUP, me, min, p[1], 'COUNT', 1)[2][1]
     if got and got[1] == p[1] then
@@ -99,8 +100,8 @@ local function take_again(p)
   end
 end
 
--- Takes a new entry. XREADGROUP would take the next of the stream, of any client; XCLAIM with FORCE
--- puts the chosen message into the pending list.
+-- Takes a new entry. XREADGROUP would take the next message of the stream, of any client; XCLAIM
+-- with FORCE puts the chosen message into the pending list.
 local function take_new(line)
   local batch = batch_of(line)
   local meta = call('HGET', META, batch)
@@ -143,7 +144,7 @@ local function take_oldest()
   end
 end
 
--- Takes one entry of each client, beginning with the client after that of the last turn.
+-- Takes one entry of each client. Begins with the client after that of the last turn.
 local function take_in_turn()
   local from, last = turn, '+'
   while not full and #out < limit do

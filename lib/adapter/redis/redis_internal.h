@@ -102,8 +102,7 @@ struct pp_redis {
     bool *closed; /* not NULL while run_ended() runs callbacks; closing `r` sets the flag */
     size_t max_in_flight;
     struct pp_timer *deadline;
-    bool moving; /* The line waits until no call is in flight, and then moves to move_host, or home if that is
-                    "". */
+    bool moving; /* once no call is in flight, the line moves to move_host; "": to the URL's host */
     char move_host[PP_REDIS_HOST_MAX];
     uint16_t move_port;
     int64_t logged_at;
@@ -117,9 +116,10 @@ struct pp_redis {
 
     /* redis_conn.c: Redis' clock. */
     struct pp_timer *clock;
-    int64_t clock_asked_wall;               /* wall time at which TIME was sent; 0: no TIME is in flight */
-    int64_t offset_ms, error_ms, offset_at; /* Redis' clock minus ours, the error of that (< 0: not known),
-                                               and when it was read (loop clock). */
+    int64_t clock_asked_wall; /* wall time at which TIME was sent; 0: no TIME is in flight */
+    /* Redis' clock minus ours, the error of that (< 0: not known), and when it was read (loop
+     * clock). */
+    int64_t offset_ms, error_ms, offset_at;
 
     struct {
         const char *name;
