@@ -1,4 +1,4 @@
-# A thin front for CMake and the scripts. `make help` lists the targets.
+# Runs CMake and the scripts. `make help` lists the targets.
 MAKEFLAGS += --no-print-directory
 J ?= $(shell nproc 2>/dev/null || echo 2)
 T ?= 15

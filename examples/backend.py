@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""backend.py: the part of a shop's backend that browser.html needs: it serves the page, and
-tickets.
+"""backend.py: the part of a shop's backend that browser.html needs: it serves the page, and gives
+it tickets.
 
     PHOTOPOOL_KEY=... python3 backend.py http://127.0.0.1:8080 8000 results:42
 
-Then open http://127.0.0.1:8000/. A real backend checks the visitor's session first and derives the
-keys from it, because a ticket lets its owner read.
+Then open http://127.0.0.1:8000/. A real backend first checks the visitor's session, and derives
+from it the keys that the visitor may follow: everybody who has a ticket can read the events of its
+keys.
 """
 import http.server
 import json
@@ -18,7 +19,7 @@ PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "browser.html")
 
 
 def ticket(server, keys):
-    """The URL that opens a subscription to these keys, with a new ticket."""
+    """Gets a new ticket for these keys. Returns the URL at which the ticket opens a subscription."""
     request = urllib.request.Request(f"{server}/v1/tickets", json.dumps({"keys": keys}).encode(), {"Content-Type": "application/json"})
     if "PHOTOPOOL_KEY" in os.environ:
         request.add_header("Authorization", "Bearer " + os.environ["PHOTOPOOL_KEY"])

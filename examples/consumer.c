@@ -1,12 +1,12 @@
-/* consumer.c: follows results over Server-Sent Events; its output file is its state.
+/* consumer.c: follows results over Server-Sent Events. Its output file is also its state.
  *
  *   cc -O2 -o consumer consumer.c $(pkg-config --cflags --libs libcurl jansson)
  *   PHOTOPOOL_KEY=... ./consumer http://127.0.0.1:8080 results.txt results:42
  *
  * Each new result is a line "SEQ ID STATUS SUBJECT" of the file, each gap a line "SEQ gap FROM".
- * One write stores a result and its number: killed at any moment and started again, the consumer
- * continues after the last whole line. Results come at least once: it drops an id that it has
- * already. Ctrl-C ends it. */
+ * One write stores a result together with its number: if the consumer is killed at any moment and
+ * started again, it continues after the last whole line. photopool delivers results at least once,
+ * so the consumer drops a result whose id it has already. Ctrl-C ends it. */
 #include <curl/curl.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -22,11 +22,11 @@ enum { EVENT_MAX = 16 << 20, SILENCE_S = 60, PAUSE_MAX_MS = 30000 };
 
 struct consumer {
     FILE *file;
-    uint64_t seq; /* of the last event stored */
-    void *ids;    /* a tree of strings */
-    char *line;   /* the current line of the stream, not yet complete */
+    uint64_t seq; /* number of the last event that was stored */
+    void *ids;    /* the ids of all stored results, as a tree of strings */
+    char *line;   /* the current line of the stream, which is not yet complete */
     size_t n;
-    char type[64]; /* of the event that is arriving */
+    char type[64]; /* type of the event that is arriving */
     uint64_t id;
 };
 
@@ -35,7 +35,7 @@ static int compare(const void *a, const void *b)
     return strcmp(a, b);
 }
 
-/* False: the id was there already. */
+/* Remembers the id of a result. Returns false if the id was there already. */
 static bool add_id(struct consumer *c, const char *id)
 {
     char *copy = strdup(id), **found = copy ? tsearch(copy, &c->ids, compare) : NULL;
@@ -46,7 +46,8 @@ static bool add_id(struct consumer *c, const char *id)
     return *found == copy;
 }
 
-/* Reads the file. A last line without a line feed was cut off by a kill: it is removed. */
+/* Reads the output file to learn the last number and all ids. If a kill has cut off the last line,
+ * removes the line. */
 static bool read_state(struct consumer *c, const char *path)
 {
     char line[2048], id[128];
@@ -68,9 +69,9 @@ static const char *text(const json_t *o, const char *name)
     return s ? s : "-";
 }
 
-/* A real consumer would publish the item here, in one transaction with the number. A gap stands for
- * events that the server no longer keeps: a real consumer would then read GET
- * /v1/batches/{id}/results of the batches that it waits for. */
+/* Stores an event. A real consumer would publish the item here, in one transaction with the number.
+ * A gap stands for events that the server no longer keeps: a real consumer would then read GET
+ * /v1/batches/{id}/results of the batches for which it waits. */
 static void take_event(struct consumer *c)
 {
     json_t *event = json_loads(c->line + strlen("data: "), JSON_DECODE_INT_AS_REAL, NULL);
@@ -84,7 +85,7 @@ static void take_event(struct consumer *c)
     c->seq = c->id;
 }
 
-/* false: the file can't be written. */
+/* Handles one line of the stream. Returns false if the file can't be written. */
 static bool take_line(struct consumer *c)
 {
     c->line[c->n] = 0;
@@ -110,13 +111,14 @@ static size_t take_bytes(char *p, size_t size, size_t n, void *arg)
     return size * n;
 }
 
-/* Follows until the connection ends. False: reconnecting would not help. */
+/* Follows the stream until the connection ends. Returns false if a new connection would not
+ * help. */
 static bool follow(struct consumer *c, CURL *curl, const char *server, const char *key)
 {
     char url[2048];
     long status = 0;
     snprintf(url, sizeof url, "%s/v1/events?key=%s&after=%" PRIu64, server, key,
-             c->seq); /* 0: all that is kept */
+             c->seq); /* after=0 starts at the oldest event that the server keeps */
     c->n = 0;
     curl_easy_setopt(curl, CURLOPT_URL, url);
     CURLcode rc = curl_easy_perform(curl);
@@ -138,7 +140,8 @@ int main(int argc, char **argv)
     curl_easy_setopt(curl, CURLOPT_XOAUTH2_BEARER, getenv("PHOTOPOOL_KEY"));
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_bytes);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, &c);
-    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L); /* the server sends something every 25 s */
+    /* The server sends something at least every 25 s. */
+    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
     curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, (long)SILENCE_S);
     uint64_t before = c.seq;
     for (long ms = 250; follow(&c, curl, argv[1], argv[3]); before = c.seq) {

@@ -3,9 +3,9 @@
 
     PHOTOPOOL_KEY=... python3 consumer.py http://127.0.0.1:8080 results.db results:42
 
-Results go into an SQLite file, each in one transaction with its number: killed at any moment and
-started again, it continues where it was. Results come at least once: it drops an id that it has
-already. Ctrl-C ends it.
+It stores results in an SQLite file, each in one transaction with its number: if it is killed at
+any moment and started again, it continues after that number. photopool delivers results at least
+once, so the consumer drops a result whose id it has already. Ctrl-C ends it.
 """
 import http.client
 import json
@@ -18,7 +18,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-SILENCE = 60  # seconds; the server sends something every 25 s
+SILENCE = 60  # seconds without data after which it reconnects; the server sends something every 25 s
 PAUSE_MAX = 30.0
 
 
@@ -50,10 +50,10 @@ class Store:
 
 
 def events(stream):
-    """(seq, type, data) of a text/event-stream."""
+    """Yields (number, type, data) of the events of a text/event-stream."""
     seq = kind = data = None
     for line in stream:
-        if not line.endswith(b"\n"):  # cut off in the middle
+        if not line.endswith(b"\n"):  # the connection has ended in the middle of a line
             return
         name, _, value = line.decode().rstrip("\n").partition(": ")
         if name == "id":
@@ -68,8 +68,9 @@ def events(stream):
 
 
 def follow(store, server, keys):
-    """Follows until the connection ends. True: at least one event has come."""
-    query = urllib.parse.urlencode([("key", k) for k in keys] + [("after", store.seq)])  # 0: all that is kept
+    """Follows the stream until the connection ends. Returns True if at least one event has arrived."""
+    # after=0 starts at the oldest event that the server keeps
+    query = urllib.parse.urlencode([("key", k) for k in keys] + [("after", store.seq)])
     request = urllib.request.Request(f"{server}/v1/events?{query}", headers={"Accept": "text/event-stream"})
     if "PHOTOPOOL_KEY" in os.environ:
         request.add_header("Authorization", "Bearer " + os.environ["PHOTOPOOL_KEY"])

@@ -1,6 +1,8 @@
-"""compose.py: reads docker/compose.yaml, in the part of YAML that it uses: block mappings and
-lists, one-line flow mappings and lists, quoted and plain scalars (all read as texts), anchors and
-`<<: *name`. It refuses anything else and names the line. Python's library has no YAML."""
+"""compose.py: reads docker/compose.yaml, because Python's library has no YAML. It understands only
+the part of YAML that the file uses: block mappings and lists, one-line flow mappings and lists,
+quoted and plain scalars (all read as texts), anchors and `<<: *name`. It refuses anything else and
+names the line.
+"""
 import os
 import re
 
@@ -29,7 +31,7 @@ class Reader:
         return m.group(1).rstrip()
 
     def block(self, indent):
-        """The mapping or list that begins here."""
+        """Reads the mapping or list that begins at the current line."""
         is_list = self.lines[self.at][2].startswith("- ")
         result = [] if is_list else {}
         merged = {}
@@ -62,7 +64,7 @@ class Reader:
         return result if is_list else {**merged, **result}
 
     def value(self, text, number):
-        """A value in one line: a scalar, [a, b], {a: b} or *anchor."""
+        """Reads a value that stands in one line: a scalar, [a, b], {a: b} or *anchor."""
         if text.startswith("*"):
             if text[1:] not in self.anchors:
                 raise ComposeError(f"line {number}: no anchor {text}")
@@ -73,7 +75,9 @@ class Reader:
         return value
 
     def flow(self, text, number):
-        """Returns (value, what follows)."""
+        """Reads a scalar, list or mapping at the start of the text. Returns (value, the text after
+        it).
+        """
         if text[:1] in ("[", "{"):
             close, is_list = ("]", True) if text[0] == "[" else ("}", False)
             result, rest = [] if is_list else {}, text[1:].lstrip()

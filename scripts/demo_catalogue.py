@@ -12,18 +12,19 @@ from urllib.parse import quote
 
 STAMPS = "/usr/share/tuxpaint/stamps"
 BACKGROUNDS = "/usr/share/backgrounds/mate"
-MAX_FILE = 4 << 20  # larger files make the contact sheet slow to open
+MAX_FILE = 4 << 20  # bytes; larger files would make the contact sheet slow to open
 
 FAST, MEDIUM, SLOW, ODD = "up to 1 s", "up to 5 s", "up to 30 s", "odd"
-ORDER = (FAST, MEDIUM, FAST, MEDIUM, SLOW)  # the kinds of host of a catalogue's photos, in turn
+# the kinds of hosts from which the photos of a catalogue come, in turn
+ORDER = (FAST, MEDIUM, FAST, MEDIUM, SLOW)
 
 Merchant = namedtuple("Merchant", "client folders rpm concurrency hosts second")
 Host = namedtuple("Host", "name kind behaviour")
 Photo = namedtuple("Photo", "path title")
-Item = namedtuple("Item", "id captions photos")  # as many captions as photos, or one for all
+Item = namedtuple("Item", "id captions photos")  # captions: one for each photo, or one for all photos
 
-# Client, its pictures, limits, hosts of each kind (their extra behaviour), and whether it imports a
-# second time.
+# For each merchant: client id, folders of its pictures, limits, hosts of each kind (with their
+# special behaviour), and whether it imports a second time.
 MERCHANTS = (
     Merchant("horizon", ("backgrounds", "stamps/space", "stamps/sports", "stamps/naturalforces", "stamps/people"), 600, 16, {
         FAST: ("www fail=0.15:404", "img fail=0.15:404"),
@@ -41,7 +42,7 @@ MERCHANTS = (
         FAST: ("www fail=0.25:404", "img fail=0.16:html,0.08:500"),
         MEDIUM: ("catalogue fail=0.18:404,0.08:badchunk", "photos fail=0.15:500,0.15:404"),
         SLOW: ("attic fail=0.18:410,0.10:stallbody",)}, True),
-    # The limit of this merchant shows: one request a second.
+    # One request a second: the report shows that this merchant's limit was reached.
     Merchant("festivity", ("stamps/seasonal",), 60, 8, {
         FAST: ("www fail=0.30:404", "lights fail=0.20:svg"),
         MEDIUM: ("img fail=0.28:404", "media fail=0.12:503,0.10:404"),
@@ -57,13 +58,14 @@ MERCHANTS = (
 )
 DELAYS = {FAST: "30-750", MEDIUM: "1200-3800", SLOW: "6000-20000"}
 
-# In addition to the 40 hosts: names that photopool refuses to connect to, or that refuse photopool.
+# In addition to the 40 hosts: a name that refuses photopool, and a name to which photopool refuses
+# to connect.
 REFUSED = "closed.homestead.example", "127.0.0.9"
 INTERNAL = "intranet.motorway.example", "10.1.2.3"
 
 
 def hosts():
-    """All hosts of all merchants: (Host, client)."""
+    """Yields (Host, client) for all hosts of all merchants."""
     for m in MERCHANTS:
         for kind, lines in m.hosts.items():
             for line in lines:
@@ -76,7 +78,9 @@ def kinds():
 
 
 def title_of(path):
-    """A picture's title: stamps have a description file beside them."""
+    """Returns the title of a picture: a stamp has a description file beside it; other pictures are
+    named after their file.
+    """
     try:
         with open(os.path.splitext(path)[0] + ".txt", encoding="utf-8") as f:
             title = f.readline().strip().rstrip(".")
@@ -86,7 +90,9 @@ def title_of(path):
 
 
 def pictures(root, folder):
-    """JPEG and PNG files below root/folder, sorted: Photos with their path below root."""
+    """Returns the JPEG and PNG files below root/folder as Photos, sorted, with their paths below
+    root.
+    """
     found = []
     for at, below, names in os.walk(os.path.join(root, folder), followlinks=True):
         below.sort()
@@ -98,7 +104,7 @@ def pictures(root, folder):
 
 
 def vectors(root, folder, n):
-    """Some SVG files: photopool does not accept this type."""
+    """Returns the paths of n SVG files: photopool does not accept this type."""
     found = []
     for at, _, names in os.walk(os.path.join(root, folder), followlinks=True):
         found += [os.path.relpath(os.path.join(at, name), root) for name in names if name.endswith(".svg")]
@@ -106,7 +112,7 @@ def vectors(root, folder, n):
 
 
 class Catalogue:
-    """The items of one merchant: first and second import."""
+    """The items of one merchant's first and second import."""
 
     def __init__(self, merchant, root, port):
         self.merchant, self.port = merchant, port
@@ -116,11 +122,11 @@ class Catalogue:
                 self.names.setdefault(host.kind, []).append(host.name)
         self.turns = {kind: 0 for kind in self.names}
         items = self.listed([p for folder in merchant.folders for p in pictures(root, folder)])
-        # Catalogues grow in all places: three items of seven are new in the second import.
+        # Catalogues grow in all places: of seven items, three are only in the second import.
         first = [item for i, item in enumerate(items) if not merchant.second or i % 7 not in (1, 3, 5)]
         second = [item for i, item in enumerate(items) if merchant.second and i % 7 in (1, 3, 5)]
         self.first = first + self.oddities(root)
-        # ... and send some again that have not changed.
+        # The second import also repeats items that have not changed.
         self.second = second + first[: len(first) // 6] if second else []
 
     def url(self, photo, n):
@@ -128,11 +134,11 @@ class Catalogue:
         names = self.names[kind]
         host = names[self.turns[kind] % len(names)]
         self.turns[kind] += 1
-        moved = "?hops=1" if n % 17 == 5 else ""  # the host answers 302 first
+        moved = "?hops=1" if n % 17 == 5 else ""  # the host answers 302 first, and then the photo
         return f"http://{host}:{self.port}/files/{quote(photo.path)}{moved}"
 
     def listed(self, photos):
-        """Items of one to three photos."""
+        """Makes items of one to three photos."""
         items, at = [], 0
         while at < len(photos):
             some = photos[at : at + 1 + len(items) % 3]
@@ -142,7 +148,7 @@ class Catalogue:
         return items
 
     def oddities(self, root):
-        """Bad entries, as every real catalogue has some."""
+        """Returns items with mistakes, as every real catalogue has some."""
         client, port = self.merchant.client, self.port
         www = f"www.{client}.example:{port}"
         odd = {
@@ -159,7 +165,9 @@ class Catalogue:
 
 
 def write(items, path):
-    """As NDJSON or, by the name, as CSV: two of the formats that `photopool submit` reads."""
+    """Writes the items as NDJSON, or as CSV if the path ends so: two of the formats that `photopool
+    submit` reads.
+    """
     with open(path, "w", encoding="utf-8", newline="") as f:
         if path.endswith(".csv"):
             rows = csv.writer(f)

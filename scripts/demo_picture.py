@@ -17,14 +17,14 @@ import termios
 import time
 
 COLUMNS, ROWS = 100, 31
-CELL, LINE, MARGIN, TOP = 8.43, 18, 16, 44  # of a 14 px monospace font
+CELL, LINE, MARGIN, TOP = 8.43, 18, 16, 44  # pixels, for a monospace font of 14 px
 FRAMES, FRAME_S, PAGE_S = 28, 0.55, 5.0
 COLOURS = {"31": "#e5786d", "32": "#8ec07c", "33": "#e0af68", "2": "#7d828c", "1": "#ffffff", "": "#d5d8de"}
 PART = re.compile(r"\x1b\[(\d*)([A-Za-z])|[\r\n]|[^\x1b\r\n]+")
 
 
 def record(argv):
-    """The output of argv on a terminal: (seconds, text)."""
+    """Runs argv on a terminal. Returns its output as (seconds, text)."""
     pid, fd = pty.fork()
     if pid == 0:
         os.environ.update(TERM="xterm-256color")
@@ -47,7 +47,7 @@ def record(argv):
 
 
 class Terminal:
-    """The part of a terminal that the demo needs: lines of (character, style), all kept."""
+    """The part of a terminal that the demo needs. It keeps all lines, as lists of (character, style)."""
 
     def __init__(self):
         self.lines, self.row, self.column, self.style = [[]], 0, 0, ""
@@ -90,7 +90,7 @@ class Terminal:
 
 
 def runs(line):
-    """Returns (column, text, style) of neighbours of one style; each bar is a run of its own."""
+    """Returns (column, text, style) for each run of characters of one style. A bar is a separate run."""
     found, at = [], 0
     while at < len(line):
         end = at + 1
@@ -119,7 +119,9 @@ def draw(lines):
 
 
 def frames(parts):
-    """Returns (lines, seconds shown), and the index of the frame for viewers without animation."""
+    """Returns the frames as (lines, seconds shown), and the index of the frame for viewers without
+    animation.
+    """
     terminal, found = Terminal(), []
     painting = [t for t, text in parts if "\x1b[" in text and "A\r" in text]
     step = (painting[-1] - painting[0]) / FRAMES
@@ -130,7 +132,7 @@ def frames(parts):
             found.append((terminal.view(), FRAME_S))
             due += step
     middle = len(found) // 2
-    # Then the summary, a page at a time; pages begin with a heading.
+    # After the run come pages of the summary. Each begins with a heading.
     headings = [i for i in range(len(terminal.lines)) if i and not terminal.lines[i - 1] and terminal.lines[i][:1] and terminal.lines[i][0][1] == "1"]
     headings.append(len(terminal.lines))
     top = headings[0]

@@ -1,5 +1,6 @@
-"""demo_report.py: the demo's final report: outcomes, codes, tiers, limits, learned routes, one
-result in full."""
+"""demo_report.py: prints the final report of the demo: outcomes, codes, tiers, limits, learned
+routes, and one result in full.
+"""
 import json
 from collections import Counter, defaultdict
 
@@ -14,8 +15,9 @@ def share(part, whole):
 
 
 class Outcome:
-    """All results of both imports: entries are dicts of client, import number, batch, item,
-    caption, photo."""
+    """All results of both imports. An entry is a dict with client, import number, batch, item,
+    caption and photo.
+    """
 
     def __init__(self, pool, imports):
         self.sentences = {e["code"]: e for e in pool.list("/v1/errors", "errors")}
@@ -31,7 +33,9 @@ class Outcome:
                                      for i, photo in enumerate(data["photos"])]
 
     def sentence(self, code):
-        """The merchant's sentence for a code; http_4xx and http_5xx share theirs."""
+        """Returns the sentence for the merchant about a code. All http_4xx codes share one
+        sentence, as do all http_5xx codes.
+        """
         entry = self.sentences.get(code) or self.sentences.get(f"http_{code[5:6]}xx") or {}
         return entry.get("sentence", "")
 
@@ -59,7 +63,7 @@ def codes(screen, out):
 
 
 def tiers(screen, pool):
-    """From /metrics: where photos ended, and how many transfers that took."""
+    """Prints, from /metrics, in which tier photos ended, and how many transfers that took."""
     settled, transfers, seconds = defaultdict(Counter), Counter(), Counter()
     for (name, labels), value in pool.metrics().items():
         labels = dict(labels)
@@ -100,7 +104,9 @@ def learned(screen, pool, out):
 
 
 def limits(screen, origin, merchants):
-    """Measured by the hosts, not by photopool. True: no host got too many requests."""
+    """Prints the limits as the hosts measured them, not photopool. Returns True if no host got too
+    many requests.
+    """
     checked = origin.check(merchants)
     by_client = {c["client"]: c for c in checked["clients"]}
     screen.heading("Limits, as measured at the hosts (redirects and retries are requests, too)")
@@ -116,7 +122,7 @@ def limits(screen, origin, merchants):
 
 
 def sample(screen, out):
-    """A result with both a stored and a failed photo, if there is one."""
+    """Prints a result that has both a stored and a failed photo, if there is one."""
     def mixed(result):
         return len({p["outcome"] for p in result["data"]["photos"]}) > 1 and len(result["data"]["photos"]) == 2
     result = next((r for r in out.results if mixed(r)), out.results[0] if out.results else None)
@@ -127,6 +133,6 @@ def sample(screen, out):
 
 
 def host_of(url):
-    """The host as written; an invalid URL gives the text in its place."""
+    """Returns the host of a URL as written. For an invalid URL returns the text in its place."""
     rest = url.split("://", 1)[-1].split("/", 1)[0]
     return rest if rest.startswith("[") else rest.rsplit(":", 1)[0]

@@ -26,18 +26,19 @@ START_S, STOP_S = 10, 2
 
 
 class Broken(Exception):
-    """The demo can't continue; the text is for the person who started it."""
+    """The demo can't continue. The text says why, for the person who started it."""
 
 
 def start(argv, **more):
-    """Starts a process without the PHOTOPOOL_... variables of the environment, which would change
-    its configuration."""
+    """Starts a process. Removes the variables PHOTOPOOL_... from its environment, which would
+    change its configuration.
+    """
     env = {k: v for k, v in os.environ.items() if not k.startswith("PHOTOPOOL")}
     return subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True, env=env, **more)
 
 
 def stop(process):
-    """Sends SIGTERM, then SIGTERM again (photopool then stops at once), then SIGKILL."""
+    """Sends SIGTERM, then SIGTERM again, which stops photopool at once, then SIGKILL."""
     for signo in (signal.SIGTERM, signal.SIGTERM, signal.SIGKILL):
         if process is None or process.poll() is not None:
             return
@@ -66,8 +67,9 @@ def wait_for(process, read, log, what):
 
 
 class Origin:
-    """All 40 hosts: one process that answers for any name. Like all processes here it ends with the
-    stack."""
+    """All 40 hosts: one process that answers for any host name. It ends with the ExitStack, like
+    all processes of the demo.
+    """
 
     def __init__(self, out, work, files, stack):
         self.record, self.limits = f"{work}/record.txt", f"{work}/limits.txt"
@@ -82,8 +84,9 @@ class Origin:
                                  log, "the fake photo host"))
 
     def check(self, merchants):
-        """The hosts' own measurements for each client: the fullest 60 s and the most requests in
-        flight."""
+        """Returns what the hosts measured for each client: the most requests in any 60 s, and the
+        most in flight.
+        """
         with open(self.limits, "w", encoding="ascii") as f:
             f.writelines(f"{m.client} {m.rpm} {m.concurrency}\n" for m in merchants)
         link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=START_S)
@@ -94,7 +97,7 @@ class Origin:
 
 
 class Pool:
-    """`photopool up`, and its API."""
+    """The process `photopool up`, and its API."""
 
     def __init__(self, out, port, listen, stack):
         self.config = f"{out}/photopool.yaml"
@@ -166,8 +169,9 @@ class Pool:
 
 
 class Submit:
-    """`photopool submit FILE --client ID --follow`: on its own terminal, wide enough for its bar to
-    fit where the demo shows it, or piped when the demo itself is."""
+    """A process `photopool submit FILE --client ID --follow`. It gets a terminal that is as wide as
+    the place for its bar. If the output of the demo is a pipe, it gets a pipe, too.
+    """
 
     BAR, IDS, ESCAPES = re.compile(r"\r\x1b\[K([^\r\n]*)"), re.compile(r"\bb_\w+"), re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
@@ -187,14 +191,14 @@ class Submit:
         os.set_blocking(self.fd, False)
 
     def poll(self):
-        """Reads the output so far. False once the process has ended."""
+        """Reads the output that has arrived. Returns False once the process has ended."""
         ended = self.process.poll() is not None
         while True:
             try:
                 data = os.read(self.fd, 65536)
             except BlockingIOError:
                 break
-            except OSError:  # the terminal's other side is closed
+            except OSError:  # the other side of the terminal is closed
                 break
             if not data:
                 break
@@ -203,12 +207,13 @@ class Submit:
             self.read_terminal()
         else:
             self.read_lines()
-        if ended and self.process.returncode not in (0, 3):  # 3: some photos failed, as the demo intends
+        # exit code 3: some photos failed, as the demo intends
+        if ended and self.process.returncode not in (0, 3):
             raise Broken(f"photopool submit: exit {self.process.returncode}: {self.ESCAPES.sub('', self.text)[-2000:]}")
         return not ended
 
     def read_terminal(self):
-        # The last line may be incomplete; it stays.
+        # The last line may be incomplete, so it stays in self.text.
         whole = self.text if self.text.endswith("\n") else self.text[: self.text.rfind("\r\x1b[K")] if "\r\x1b[K" in self.text else ""
         bars = [bar for bar in self.BAR.findall(whole) if "%" in bar]
         if bars:
@@ -229,7 +234,7 @@ class Submit:
 
 
 def free_port(wanted):
-    """The wanted one if it is free, otherwise 0: any."""
+    """Returns the wanted port if it is free, otherwise 0, which means any port."""
     with socket.socket() as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

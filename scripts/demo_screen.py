@@ -1,5 +1,6 @@
-"""demo_screen.py: the demo's output while it runs: on a terminal one line for each merchant,
-repainted; piped, a line from time to time."""
+"""demo_screen.py: what the demo prints while it runs. On a terminal it repaints one line for each
+merchant; into a pipe it prints a line from time to time.
+"""
 import re
 import shutil
 import sys
@@ -33,7 +34,7 @@ class Screen:
         return self.style("31", text)
 
     def fit(self, line):
-        """Cuts a line to the width, not counting escapes."""
+        """Cuts a line to the width of the terminal. Escape sequences do not count."""
         room, out, at = self.width - 1, [], 0
         for m in [*ESCAPES.finditer(line), None]:
             text = line[at : m.start() if m else len(line)]
@@ -45,7 +46,7 @@ class Screen:
         return "".join(out)
 
     def say(self, text=""):
-        """Lines that stay."""
+        """Prints a line that stays."""
         self.painted = 0
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
@@ -62,8 +63,9 @@ class Screen:
         self.say(self.bold(text))
 
     def table(self, rows, right=()):
-        """Rows of texts, the first a head; columns of `right` are numbers. The last column is cut
-        to fit."""
+        """Prints rows of texts; the first row is the head. `right` has the indexes of columns with
+        numbers. The last column is cut to fit.
+        """
         widths = [max(len(ESCAPES.sub("", row[i])) for row in rows) for i in range(len(rows[0]))]
         for n, row in enumerate(rows):
             cells = []

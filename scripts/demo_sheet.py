@@ -1,5 +1,5 @@
-"""demo_sheet.py: the contact sheet: one HTML file that shows, by merchant, the stored photos, and
-the failed ones with the reason.
+"""demo_sheet.py: writes the contact sheet: one HTML file that shows, for each merchant, the stored
+photos, and the failed photos with the reason.
 
 The sheet shows photos from photopool's own folder, by relative paths.
 """
@@ -43,7 +43,7 @@ figcaption i { display: block; font-size: 11.5px; letter-spacing: -0.1px; font-s
 figcaption em { font-style: normal; color: var(--good); } .failed em { color: var(--bad); } .unchanged em, .skipped em { color: var(--hold); }
 body:has(#hide:checked) .failed { display: none; }
 """
-WIDE = 640  # from this width on a photo fills its frame
+WIDE = 640  # a photo of at least this width, in pixels, fills its frame
 
 
 def esc(text):
@@ -59,7 +59,7 @@ def seconds(ms):
 
 
 def facts(photo):
-    """The small print of a card."""
+    """Returns the small print of a photo's card."""
     tries = f", {photo['attempts']} tries" if photo.get("attempts", 0) > 1 else ""
     if photo["outcome"] == "stored":
         return f"<em>stored</em> in {seconds(photo.get('ms', 0))}{tries}"
@@ -90,8 +90,9 @@ def section(client, entries, photos, sentence):
 
 
 def write(path, out, took_s, data):
-    """Writes the sheet to `path`; `data`: the data directory of the server. Leaves out repeats of
-    the second import."""
+    """Writes the sheet to `path`. `data` is the data directory of the server. Leaves out photos
+    that the second import repeats.
+    """
     photos = os.path.relpath(f"{data}/photos", os.path.dirname(path))
     count = Counter(e["photo"]["outcome"] for e in out.entries)
     codes = Counter(e["photo"]["error"]["code"] for e in out.entries if e["photo"].get("error"))
@@ -99,7 +100,7 @@ def write(path, out, took_s, data):
     boxes = [(len(out.entries), "photos asked for")] + [(count[o], o) for o in OUTCOMES if count[o]] + [(size(bytes_kept), "kept")]
     totals = "".join(f"<div><b>{n}</b><span>{esc(what)}</span></div>" for n, what in boxes)
     failures = ", ".join(f"<b>{esc(code)}</b>&nbsp;{n}" for code, n in codes.most_common())
-    shown = {}  # by client
+    shown = {}  # entries by client
     for e in out.entries:
         if e["photo"]["outcome"] != "unchanged":
             shown.setdefault(e["client"], []).append(e)
