@@ -42,7 +42,9 @@ struct pp_cli_spec {
 struct pp_cli {
     const char *command;
     const char *server;
-    const char *key_file; /* file with the key; NULL: PHOTOPOOL_KEY has the key, or there is none */
+    /* name of the file with the API key; NULL: the environment variable PHOTOPOOL_KEY may have the
+     * key */
+    const char *key_file;
     /* output is JSON: --json was given, or standard output is not a terminal */
     bool json;
     struct pp_term out; /* the terminal or file that standard output goes to */

@@ -49,8 +49,8 @@ struct pp_sender {
     int code;
 };
 
-/* Starts a sender. The caller has set the fields above the blank line; the others are zero. Returns
- * PP_ENOMEM on failure. */
+/* Starts a sender. The caller has set the fields above the blank line in struct pp_sender, and
+ * zeroed all other fields. Returns PP_ENOMEM on failure. */
 pp_must_check enum pp_err pp_sender_init(struct pp_sender *s);
 void pp_sender_fini(struct pp_sender *s);
 /* Adds an item. Returns PP_ECANCELED if the sending has ended; `code` says why. */

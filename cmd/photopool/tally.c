@@ -235,8 +235,8 @@ static void put_bar(struct pp_buf *b, double part, size_t width, bool colour)
     pp_buf_fini(&full);
 }
 
-/* Keeps the parts that fit into the line together with the failures, and empties the others.
- * Returns the columns left for the failures, at least `least`. */
+/* Keeps the parts that fit into the line together with the failures, and empties the parts that do
+ * not fit. Returns the columns left for the failures, at least `least`. */
 static size_t choose(struct pp_buf parts[BAR_PARTS], size_t width, size_t least)
 {
     size_t left = width > least ? width - least : 0;

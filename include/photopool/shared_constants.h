@@ -16,7 +16,8 @@
 
 #define PP_RATE_WINDOW_MS 60000 /* a client's rate limit counts requests in any 60 s */
 #define PP_RATE_MARGIN_MS 200   /* a request counts for the window plus this time */
-#define PP_RATE_BUCKET_MS 59    /* when a log is too long, marks of one such interval are joined */
+/* when a log is too long, requests within this many ms are joined to one mark */
+#define PP_RATE_BUCKET_MS 59
 /* the rate limit counts a request for this time, in ms, after it was sent */
 #define PP_RATE_KEPT_MS (PP_RATE_WINDOW_MS + PP_RATE_MARGIN_MS)
 /* Coordinators keep marks and reservations longer than core counts them (60200): the difference

@@ -2,8 +2,8 @@
 #include "pipeline/routes/routes.h"
 #include "api/handler.h"
 
-/* Writes a route. If this process has the route in memory, writes that one, which is newer than the
- * stored row. */
+/* Writes a route. If this process has the route in memory, writes the route from memory, which is
+ * newer than the stored row. */
 static void put_route(struct pp_call *call, const struct pp_route_row *row)
 {
     const struct pp_api_options *o = call->o;

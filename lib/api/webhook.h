@@ -16,7 +16,7 @@ struct pp_webhook_find {
 void *pp_webhook_state(struct pp_call *call, size_t size);
 /* Reads the webhook, then calls on_found(call). If there is none, answers not_found. */
 void pp_webhook_find(struct pp_call *call, void (*on_found)(struct pp_call *call));
-/* Tells all processes that deliver, this one included, to read the webhook and its deliveries
+/* Tells all processes that deliver, including this process, to read the webhook and its deliveries
  * again. */
 void pp_webhook_changed(struct pp_call *call);
 /* Returns true if messages are still signed with the secret from before the last rotation, in

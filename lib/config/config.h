@@ -174,7 +174,7 @@ struct pp_config {
         /* If this many photos are accepted but not yet planned, new batches are answered with
          * 503. */
         int64_t high_water;
-        int64_t plan_chunk; /* number of photos planned in one transaction */
+        int64_t plan_chunk; /* the planner plans at most this many items in one step */
         bool journal;
     } ingest;
     struct {

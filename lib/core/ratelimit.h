@@ -74,8 +74,8 @@ bool pp_ratelimit_admit(struct pp_ratelimit *rl, int64_t now_ms, uint32_t n);
  * of these permits may go out at pp_ratelimit_ready_ms(). */
 bool pp_ratelimit_admit_at(struct pp_ratelimit *rl, int64_t now_ms, int64_t at_ms, uint32_t n);
 
-/* Returns the first time, not before now_ms, at which the requests in the log and the pending
- * permits, not counting `without` of the latter, are within the limit. INT64_MAX: never, because
+/* Returns the first time, not before now_ms, at which the logged requests and the pending permits
+ * are within the limit; `without` of the pending permits are not counted. INT64_MAX: never, because
  * the limit was lowered. */
 int64_t pp_ratelimit_ready_ms(struct pp_ratelimit *rl, int64_t now_ms, uint32_t without);
 

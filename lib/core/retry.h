@@ -26,7 +26,7 @@ enum pp_retry_what { PP_RETRY_FINAL, PP_RETRY_PROMOTE, PP_RETRY_LATER };
 struct pp_retry_decision {
     enum pp_retry_what what;
     uint8_t tier;     /* tier of the next attempt; the tier of the failed attempt if FINAL */
-    int64_t delay_ms; /* delay before the next attempt if LATER; else 0 */
+    int64_t delay_ms; /* delay in ms before the next attempt if LATER; otherwise 0 */
 };
 
 /* Decides what follows after attempt number attempts_done (from 1) failed with `code` in `tier` of

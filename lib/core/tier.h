@@ -23,10 +23,11 @@ struct pp_tier {
     uint32_t concurrency; /* the tier has at most this many transfers in flight */
 };
 
-/* Returns the tier after this one, or PP_TIER_NONE if this is the last of the n tiers. */
+/* Returns the tier after `tier`, or PP_TIER_NONE if `tier` is the last of the n tiers. */
 uint8_t pp_tier_next(uint8_t tier, size_t n);
 
-/* Returns the shortest tier whose timeout is at least ms, or the last tier if there is none. */
+/* Returns the shortest tier whose timeout is at least ms, or the last tier if every timeout is
+ * shorter. */
 uint8_t pp_tier_cover(const struct pp_tier *tiers, size_t n, double ms);
 
 struct pp_tier_limits {

@@ -67,7 +67,7 @@ static void find_end(struct pp_hub *hub)
 static void take_round(struct pp_hub *hub)
 {
     const struct pp_log_read *r = &hub->read;
-    /* This many entries at the end of the ring are not delivered yet. */
+    /* `fresh` counts the entries at the end of the ring that are not delivered yet. */
     size_t n = 0, fresh = 0;
     uint64_t from, to;
 

@@ -6,7 +6,8 @@
 
 #include "base/check.h"
 
-/* Classes of bytes. The inner loop stops at all classes but PLAIN. */
+/* Classes of bytes. The scanner's innermost loop skips PLAIN bytes and stops at all other
+ * classes. */
 enum { PLAIN, BLANK, QUOTE, SCAN_OPEN, CLOSE, COMMA, COLON };
 
 static const uint8_t classes[256] = {

@@ -7,7 +7,8 @@
 #include "pipeline/pipeline_internal.h"
 #include "runtime/ask.h"
 
-#define OBJECTS_MAX 100000 /* at most this many objects are looked up; the others are not removed */
+/* the search looks up at most this many objects; it removes none of the remaining objects */
+#define OBJECTS_MAX 100000
 
 struct pp_orphans {
     struct pp_pipeline *p;

@@ -42,8 +42,8 @@ struct pp_ask {
     const char *failed;
     /* A key and its value for the log line, such as "sink" and "amqp"; NULL: the line has none. */
     const char *key, *value;
-    /* An error that the owner expects: it is not logged and begins no pause. PP_OK: there is
-     * none. */
+    /* An error that the owner expects, so it is not logged and begins no pause. PP_OK: all errors
+     * are failures. */
     enum pp_err expected;
     int64_t pause_max_ms; /* the longest pause in ms; 0: PP_ASK_PAUSE_MAX_MS */
     /* Varies each pause by a fifth, so that processes do not retry at the same time; NULL: pauses

@@ -60,7 +60,7 @@ struct pp_exchange {
     const char *const *headers;
     const char *etag;          /* value of If-None-Match; NULL: no such header */
     const char *last_modified; /* value of If-Modified-Since; NULL: no such header */
-    int64_t connect_ms;        /* longest time for TCP and TLS together */
+    int64_t connect_ms;        /* longest time for TCP and TLS together, in ms */
     /* The fetcher sets the following fields before it calls head(). */
     int status;
     int64_t content_length; /* bytes announced by Content-Length; -1: none */

@@ -54,8 +54,8 @@ struct pp_ingest_append {
 struct pp_ingest_take { /* takes the oldest waiting entries; n == 0: no entry waits */
     struct pp_req req;
     /* If n_skip > 0, the take skips these clients, and takes the oldest entry of each other client,
-     * in turn, so that a client with many entries does not delay the others. A queue without an
-     * index of clients then takes nothing. */
+     * in turn, so that no client with many entries delays another client. A queue without an index
+     * of clients then takes nothing. */
     const char *const *skip;
     size_t n_skip;
     const char *consumer;

@@ -133,8 +133,8 @@ struct pp_store_renew { /* extends the leases of all tasks that `worker` has cla
  * get FAILED with code quarantined. */
 struct pp_store_reap {
     struct pp_req req;
-    /* NULL: takes back claims whose lease has ended. Else: takes back every claim of a worker other
-     * than this one. */
+    /* NULL: the call takes back claims whose lease has ended. Otherwise it takes back the claims of
+     * all workers except the worker with this id. */
     const char *alive;
     int64_t now_ms;
     size_t limit; /* takes back at most this many tasks in one call */
@@ -358,7 +358,9 @@ struct pp_store_clean { /* deletes old finished batches with their items */
 struct pp_store_generation { /* records the name of the coordinator's current data set */
     struct pp_req req;
     const char *dataset; /* name of the data set, at most 63 bytes */
-    bool first; /* out: no other name was recorded before this one; a repeated call returns the same */
+    /* out: the store has never recorded another name before this; a repeated call returns the
+     * same */
+    bool first;
 };
 
 /* The asynchronous requests: X(name, type of the request). The first list only reads. To add a

@@ -75,7 +75,9 @@ struct claim_client {
     int64_t active_ms;
     uint32_t unsettled;         /* This many transfers are not settled yet, finished or not. */
     struct pp_node parked_node; /* The client is in claimer->parked while `queues.hops` is not empty. */
-    struct pp_node freed_node;  /* The client is in claimer->freed after a transfer ended; else zero. */
+    /* Links the client into claimer->freed after a transfer has ended; zero while it is not
+     * linked. */
+    struct pp_node freed_node;
     char id[PP_CLIENT_MAX + 1];
 };
 
@@ -113,7 +115,7 @@ struct claim_share {
 };
 
 /* One claim cycle. claim_gather() and claim_deal() fill in the members up to `tasks`; cycle.c fills
- * in the others. */
+ * in the members after it. */
 struct claim_cycle {
     struct pp_claimer *claimer;
     struct pp_arena arena;

@@ -165,8 +165,8 @@ static bool reserve(struct claim_cycle *cy)
     return err == PP_OK;
 }
 
-/* The queue is out of the backlog during a claim. Puts it back with its next due time. If an
- * earlier due time was announced meanwhile, that stays. */
+/* Puts the share's queue, which was out of the backlog during the claim, back with its next due
+ * time. If an earlier due time was announced during the claim, the earlier one stays. */
 static void learn_due(const struct claim_share *sh, const struct pp_backlog_row *next)
 {
     if (next->due_ms != PP_BACKLOG_NEVER &&

@@ -23,7 +23,7 @@
  * the same tiers. */
 struct view {
     uint32_t workers, kinds;
-    bool other_kind; /* there is a worker of another kind than this one */
+    bool other_kind; /* true: some worker serves other tiers than this worker */
     bool starved;    /* a queue that this worker does not serve is overdue */
     /* number of workers with a higher score for the client; how many of these are settled */
     uint32_t before, settled_before;

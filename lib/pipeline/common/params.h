@@ -63,7 +63,7 @@ struct pp_params {
     int64_t started_wall_ms;
     /* --- parameters of planning and of the API --- */
     uint64_t high_water;
-    uint32_t plan_chunk; /* the planner plans this many items per step */
+    uint32_t plan_chunk; /* the planner plans at most this many items in one step */
     uint64_t max_body;
     uint32_t max_items, max_photos_per_item;
     int64_t idempotency_ms, results_ms;

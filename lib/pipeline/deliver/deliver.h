@@ -77,7 +77,7 @@ struct pp_outbox_row {
     /* Number of messages that are not delivered yet, including those to be retried, without dead
      * letters. */
     uint64_t messages;
-    /* The item of the oldest of these messages finished at this time; 0: there is none. */
+    /* The item of the oldest of these messages finished at this time; 0: no message waits. */
     int64_t oldest_at;
 };
 

@@ -58,7 +58,8 @@ void pp_routes_tick(struct pp_routes *r);
 void pp_routes_drain(struct pp_routes *r);
 /* Handles a route or samples from another process (PP_NOTICE_ROUTE, PP_NOTICE_SAMPLES). */
 void pp_routes_noticed(struct pp_routes *r, const struct pp_notice *notice);
-/* Copies the route of (client, domain) to `out`. Returns false if there is none. */
+/* Copies the route of (client, domain) to `out`. Returns false if this process has no such
+ * route. */
 bool pp_routes_get(const struct pp_routes *r, const char *client, const char *domain, struct pp_route *out);
 
 #endif

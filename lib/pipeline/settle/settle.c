@@ -206,8 +206,8 @@ static void announce(struct pp_settler *settler, const struct settle_call *call)
         const struct pp_settlement *s = &call->r.settlements[i];
         if (s->kind == PP_SETTLE_FINAL)
             continue;
-        /* A stale settlement is announced like the others, because an earlier call that seemed to
-         * fail may have written it. */
+        /* A task with a stale settlement is announced, too, because an earlier call that seemed to
+         * fail may have written the settlement. */
         rows[n++] = (struct pp_backlog_row){
             .client = s->task->client, .queue = pp_queue_of(s->tier, s->task->losses), .due_ms = s->due_ms};
     }
