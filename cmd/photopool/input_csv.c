@@ -1,5 +1,5 @@
-/* input_csv.c: CSV (RFC 4180, by libcsv): a header with the columns item and url, in any order, and
- * a row for each photo.
+/* input_csv.c: reads CSV (RFC 4180, by libcsv): a header with the columns item and url, in any
+ * order, and a row for each photo.
  *
  * The reader gathers the rows of an item in their order, even if rows of other items are between
  * them: the photos of a listing must be sent together, because a later list supersedes an earlier

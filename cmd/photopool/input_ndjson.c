@@ -1,5 +1,5 @@
-/* input_ndjson.c: one item per line. Empty lines are skipped; every other line is handed on
- * unchanged. */
+/* input_ndjson.c: reads a file with one item per line. It skips empty lines, and hands on every
+ * other line unchanged. */
 #include "input.h"
 
 #include "base/buf.h"

@@ -1,4 +1,4 @@
-/* call.c: the memory, the requests to ports and the one answer of a call to the API. */
+/* call.c: functions of a call to the API: its memory, its requests to ports, its one answer. */
 #include "api/call.h"
 
 #include <stdarg.h>

@@ -50,7 +50,7 @@ struct pp_slot_terms {
     int64_t ahead_ms;
 };
 
-/* The value of a bound in `next` while no renewal is in flight. */
+/* Stands for "no bound": the fields of `next` have this value while no renewal is in flight. */
 #define PP_SLOT_UNBOUND UINT32_MAX
 
 struct pp_slot_bounds {

@@ -1,5 +1,5 @@
-/* sniff_step.c: what the steps of all image formats share: asking for bytes, skipping bytes,
- * verdicts. */
+/* sniff_step.c: what the steps of all image formats share: they ask for bytes, skip bytes, and
+ * accept or refuse the image. */
 #include "core/sniff_step.h"
 
 #include "base/check.h"
