@@ -49,7 +49,7 @@ static const struct {
     {CURLE_HTTP2_STREAM, &lost}, /* the host has reset the HTTP/2 stream */
     {CURLE_BAD_CONTENT_ENCODING, &bad_coding},
     {CURLE_FILESIZE_EXCEEDED, &bad_http}, /* libcurl returns this for a length beyond 2^63 */
-    {CURLE_OK, &lost},                    /* libcurl 7.88 accepts a head that breaks off */
+    {CURLE_OK, &lost},                    /* libcurl 7.88 reports success for a head that breaks off */
     {CURLE_PARTIAL_FILE, &truncated},
     {CURLE_GOT_NOTHING, &lost_early},
     {CURLE_SEND_ERROR, &lost},

@@ -72,7 +72,8 @@ static void on_own_appended(struct pp_req *req)
     }
     note_own(q, PP_OK);
     pp_assert(a->e, "an append has no entry");
-    if (!jq_entry_add(q, a->e, a->state)) { /* no 202: the entry is on disk, but not in memory */
+    /* The entry is on disk, but not in memory, so the caller gets no 202. */
+    if (!jq_entry_add(q, a->e, a->state)) {
         end_not_kept(a, PP_ENOMEM);
         return;
     }
@@ -111,7 +112,7 @@ static void on_inner_appended(struct pp_req *req)
     if (r->only_key || (req->err != PP_OK && !failed && !exists) ||
         (exists && jq_is_other(r, a->op.sub.append.old_answer, a->op.sub.append.old_answer_n))) {
         end_not_appended(a, req->err);
-    } else if (failed) { /* the local log stores the entry, and the client's later entries wait */
+    } else if (failed) { /* the shared queue failed, so the local log keeps the entry */
         jq_away(a->op.q);
         bool doubtful = req->err == PP_EUNKNOWN || req->err == PP_ETIMEOUT;
         keep(a, doubtful ? JQ_DOUBTFUL : JQ_MISSING, PP_OK);

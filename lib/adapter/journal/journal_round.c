@@ -259,7 +259,9 @@ static void on_append_answered(struct pp_req *req)
     struct jq_entry *e = jq_find(q, s->batch_id);
 
     if (is_key_taken(s, req->err) && !s->without_key && !q->closing) {
-        s->without_key = true; /* both batches were answered 202, so the second goes in without its key */
+        /* Another batch has the key, and both batches were answered 202: append this one without
+         * its key. */
+        s->without_key = true;
         append_again(s);
     } else if (req->err == PP_OK || req->err == PP_EEXISTS) {
         on_appended(s, req->err == PP_OK);
@@ -338,7 +340,7 @@ static void take_step(struct jq *q, bool answered)
     if (q->doubt)
         jq_entries_doubt(q);
     q->doubt = false;
-    if (pp_list_empty(&q->open)) /* no entry waits for an append, so `away` ends without one */
+    if (pp_list_empty(&q->open)) /* no entry needs an append, so the shared queue counts as back */
         note_inner_there(q);
     int64_t due = pp_list_empty(&q->open) ? next_due(q) : 0, now = pp_loop_now(q->loop);
     if (due > now) {

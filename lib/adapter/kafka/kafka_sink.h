@@ -21,8 +21,7 @@ struct pp_kafka_options {
      * header. */
     const char *const *properties;
     struct pp_log *log;
-    /* A send fails if a message is not delivered within this many ms, 1 s to 5 min. 0 stands for 10
-     * s. */
+    /* A send fails if a message is not delivered within this many ms, 1 s to 5 min; 0: 10 s. */
     int64_t timeout_ms;
 };
 

@@ -208,10 +208,11 @@ static enum pp_err read_row(struct pp_slots_db *db, struct pp_coord_acquire *r, 
     if (rc == SQLITE_ROW) {
         int64_t updated = sqlite3_column_int64(get, 2);
         const char *boot = (const char *)sqlite3_column_text(get, 3);
-        if (updated < opened_ms &&
-            opened_ms + IN_FLIGHT_MS < r->now_ms) /* else this process may have written it */
+        /* The earlier process wrote the row, and all of its requests have arrived by this time. */
+        if (updated < opened_ms && opened_ms + IN_FLIGHT_MS < r->now_ms)
             w->spent_at_ms = opened_ms + IN_FLIGHT_MS;
-        if (updated > r->now_ms - RESERVED_MS) /* also after a release: requests were in flight */
+        /* A reservation counts after a release, too, because requests were in flight then. */
+        if (updated > r->now_ms - RESERVED_MS)
             w->spent = (uint32_t)sqlite3_column_int64(get, 1);
         bool other_boot = boot && strcmp(boot, db->boot) != 0;
         if (other_boot && (updated > r->now_ms - PP_MARKS_KEPT_MS || uptime_ms() < PP_MARKS_KEPT_MS))

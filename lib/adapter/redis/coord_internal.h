@@ -72,7 +72,7 @@ struct coord {
     char sender[COORD_SENDER];
     bool closing;
 
-    /* coord_call.c and coordinator.c: which data set Redis has. */
+    /* Used by coord_call.c and coordinator.c: which data set Redis has. */
     char dataset[COORD_ID_MAX]; /* id of the data set that answered last; "" before the first answer */
     char first[COORD_ID_MAX];   /* id of the installation's first data set, from the store; "" if not known */
     uint64_t losses;            /* counts changes of the data set and losses of the connection */
@@ -80,7 +80,7 @@ struct coord {
     size_t greeted;   /* number of slow hosts that the greeting has read so far */
     int64_t lease_ms; /* the lease of the latest acquire or renew, in ms */
 
-    /* coord_backlog.c: the announcements that this process sends. */
+    /* Used by coord_backlog.c: the announcements that this process sends. */
     struct coord_row *rows; /* hash table of the rows that are not announced yet */
     struct pp_list sending; /* the rows of the announcement in flight */
     bool announcing;
@@ -89,9 +89,9 @@ struct coord {
     uint64_t forgotten;       /* counts how often rows were dropped */
     struct pp_list rebuilt;   /* requests that wait until all rows are announced */
     char asked[COORD_ID_MAX]; /* id of the data set that last answered a request for the index */
-    uint64_t asked_forgotten; /* the value of `forgotten` at that answer */
+    uint64_t asked_forgotten; /* the value of `forgotten` when that data set answered */
 
-    /* coord_backlog.c: the watcher of announcements. */
+    /* Used by coord_backlog.c: the watcher of announcements. */
     pp_backlog_cb on_backlog;
     void *backlog_data;
     bool subscribed, reading, read_again;
@@ -100,13 +100,13 @@ struct coord {
     uint64_t seen;     /* number of the latest announcement that the watcher has received */
     uint64_t read_seq; /* number of the latest announcement when the current reading began */
 
-    /* coord_message.c: notices that wait to be sent, and their receiver. */
+    /* Used by coord_message.c: notices that wait to be sent, and their receiver. */
     struct pp_buf notices;
     bool notices_lost;
     void (*on_notice)(void *data, const struct pp_notice *notice);
     void *notice_data;
 
-    /* coord_peers.c: the workers that this process knows. */
+    /* Used by coord_peers.c: the workers that this process knows. */
     struct coord_peer *by_id; /* hash table of `peers` by id */
     struct coord_peer *peers[COORD_PEERS_MAX];
     size_t n_peers;
@@ -117,7 +117,7 @@ struct coord {
     void (*on_drain)(void *data, const char *worker);
     void *drain_data;
 
-    /* coord_slow.c: hosts that are slow, and hosts to announce as slow. */
+    /* Used by coord_slow.c: hosts that are slow, and hosts to announce as slow. */
     struct coord_slow *slow;            /* hash table by host, in order of insertion */
     struct pp_list slow_new, slow_sent; /* Hosts that wait to be published; hosts of the message in flight. */
     bool slowing;

@@ -10,7 +10,10 @@
 
 #include "adapter/redis/coord_internal.h"
 
-enum { BEAT_EVERY_MS = 1900, CLEAR_EVERY = 32 /* one heartbeat in this many removes silent workers */ };
+enum {
+    BEAT_EVERY_MS = 1900,
+    CLEAR_EVERY = 32 /* each heartbeat with a number divisible by this also removes silent workers */
+};
 
 struct coord_peer {
     UT_hash_handle hh;

@@ -9,7 +9,7 @@ while at < #hosts do
   redis.call('ZADD', KEYS[2], 'GT', now + ms, host)
 end
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
--- Drops the hosts whose wait ends first if there are too many.
+-- If there are too many hosts, drops those whose wait ends first.
 redis.call('ZREMRANGEBYRANK', KEYS[2], 0, -SLOW_HOSTS_MAX - 1)
 redis.call('PEXPIRE', KEYS[2], DAY_MS)
 publish('S', ARGV[3], hosts)

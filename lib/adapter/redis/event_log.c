@@ -36,7 +36,7 @@ struct event_log {
     struct pp_redis *redis;
     struct pp_redis_call call;
     char stream[KEY_MAX], meta[KEY_MAX], channel[KEY_MAX];
-    uint64_t stale; /* the name that the last PP_ESTALE came with */
+    uint64_t stale; /* the name that append returned with the last PP_ESTALE; begin passes it on */
     bool subscribed;
     void (*watch)(void *data);
     void *watch_data;

@@ -52,8 +52,12 @@ enum {
         64 << 10,                  /* a packed payload of at most this size is in the message of the stream */
     PP_RIQ_PART_BYTES = 480 << 10, /* larger payloads are stored in parts of this size, in bytes */
     PP_RIQ_RAW_MAX = 512 << 20,    /* most bytes of an unpacked payload; a record that says more is damaged */
-    PP_RIQ_BUCKETS = 4096, /* hashes for the acked ids of one slot; small hashes keep Redis' compact form */
-    PP_RIQ_SLOT_MS = PP_DAY_MS / 2, /* ms in which one slot takes new ids */
+    /* The acked ids of a slot are spread over this many hashes. Small hashes keep Redis' compact
+     * form. */
+    PP_RIQ_BUCKETS = 4096,
+    PP_RIQ_SLOT_MS = PP_DAY_MS /
+                     /* A slot takes new ids for this many ms. */
+                     2,
 };
 
 struct pp_riq {
@@ -74,14 +78,14 @@ struct pp_riq {
     struct pp_list again; /* operations whose calls wait to be sent again */
     struct pp_timer *again_timer;
 
-    /* ingest_take.c: takes, and the entries in hand. */
+    /* Used by ingest_take.c: takes, and the entries in hand. */
     struct pp_list takes; /* requests to take; only the first one is in flight */
     struct pp_list hand;  /* the entries in hand (struct riq_hand) */
     char turn[PP_CLIENT_MAX + 1];
     char *consumer; /* the consumer name of all takes; NULL before the first take */
     struct pp_timer *alive;
 
-    /* ingest_watch.c: waiting for entries, and what Redis says about its durability. */
+    /* Used by ingest_watch.c: waiting for entries, and what Redis says about its durability. */
     void (*watch)(void *data);
     void *watch_data;
     struct pp_redis *ear;      /* a connection for BLPOP; NULL: nobody watches */

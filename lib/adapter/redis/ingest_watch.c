@@ -47,7 +47,7 @@ static void on_token(void *data, enum pp_err err, const struct redisReply *reply
     q->listening = false;
     if (err == PP_OK || err == PP_ETIMEOUT)
         call_in(q, 0);
-    else /* Redis refused, or the connection was lost */
+    else /* Redis refused BLPOP, or the connection was lost */
         call_in(q, WATCH_AGAIN_MS);
 }
 
@@ -115,7 +115,7 @@ void pp_riq_watch(struct pp_ingest_queue *base, void (*cb)(void *data), void *da
         return;
     }
     if (!q->ear && pp_redis_open(q->loop, &o, &q->ear) != PP_OK)
-        q->ear = NULL; /* out of memory: no wake-ups, but the planner takes at its intervals */
+        q->ear = NULL; /* out of memory: nothing wakes this planner, but it still takes regularly */
     call_in(q, 0);
 }
 
@@ -188,7 +188,7 @@ static void on_info(void *data, enum pp_err err, const struct redisReply *reply)
     if (version[0] && strtod(version, NULL) < 6.2)
         pp_log(q->log, PP_LOG_ERROR, "Redis is too old: 6.2 or newer is needed", "version", version, NULL);
     if (pp_redis_command(q->redis, 3, config, NULL, on_fsync, q) != PP_OK)
-        return; /* the text for /readyz stays as it is */
+        return; /* CONFIG could not be sent, so the text for /readyz stays as it was */
 }
 
 void pp_riq_on_state(void *data, bool up)
@@ -196,7 +196,7 @@ void pp_riq_on_state(void *data, bool up)
     static const char *const argv[] = {"INFO"};
     struct pp_riq *q = data;
     if (up && pp_redis_command(q->redis, 1, argv, NULL, on_info, q) != PP_OK)
-        return; /* the text for /readyz stays as it is */
+        return; /* INFO could not be sent, so the text for /readyz stays as it was */
 }
 
 const char *pp_riq_durability(struct pp_ingest_queue *base)

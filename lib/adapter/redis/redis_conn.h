@@ -68,7 +68,7 @@ struct pp_redis_script {
     const char *name;
     const unsigned char *text;
     size_t text_n;
-    char sha1[41]; /* SHA-1 of the text; "": each call sends the text, as the last one before a close must */
+    char sha1[41]; /* SHA-1 of the text; "": each call sends the whole text instead */
 };
 #define PP_REDIS_LUA_DECLARE(x) extern const struct pp_redis_script pp_lua_##x
 

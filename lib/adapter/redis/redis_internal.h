@@ -51,9 +51,9 @@ struct pp_redis_line {
     char host[PP_REDIS_HOST_MAX]; /* the host of r->home, or of the node that MOVED named */
     uint16_t port;
     enum pp_redis_line_state state;
-    bool hope;          /* no attempt has failed since the line was last up, so calls wait for the next one */
-    unsigned tries;     /* number of attempts that have failed in a row */
-    int64_t up_at;      /* when the greeting ended, in ms of the loop's clock */
+    bool hope;      /* no attempt has failed since the line was last up, so calls wait for the next attempt */
+    unsigned tries; /* number of attempts that have failed in a row */
+    int64_t up_at;  /* when the greeting ended, in ms of the loop's clock */
     int64_t heard_at;   /* when the last bytes arrived, in ms of the loop's clock */
     int64_t asked_wall; /* wall time at which the greeting asked for Redis' TIME */
     unsigned greetings; /* number of commands of the greeting that Redis has not answered yet */
@@ -95,7 +95,7 @@ struct pp_redis {
     void (*on_state)(void *data, bool up);
     void *data;
 
-    /* redis_call.c: the calls and their line. */
+    /* Used by redis_call.c: the calls, and the connection that carries them. */
     struct pp_redis_line line;
     struct pp_list waiting, sent,
         ended;    /* The calls by state. Those in `ended` have a result, and their callbacks run next. */
@@ -108,13 +108,13 @@ struct pp_redis {
     int64_t logged_at;
     uint64_t unlogged;
 
-    /* redis_sub.c: the subscriptions and their line. */
+    /* Used by redis_sub.c: the subscriptions, and the connection that carries them. */
     struct pp_redis_line sub;
     struct pp_timer *ping;
     struct pp_redis_channel channels[PP_REDIS_CHANNELS];
     size_t n_channels;
 
-    /* redis_conn.c: Redis' clock. */
+    /* Used by redis_conn.c: Redis' clock. */
     struct pp_timer *clock;
     int64_t clock_asked_wall; /* wall time at which TIME was sent; 0: no TIME is in flight */
     /* Redis' clock minus ours, the error of that (< 0: not known), and when it was read (loop

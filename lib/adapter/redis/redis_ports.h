@@ -20,7 +20,8 @@
 
 struct pp_redis_coordinator_options {
     const char *url;
-    const char *prefix; /* all keys begin with this text, 1..64 of [A-Za-z0-9_-]; default "photopool" */
+    /* All keys begin with this text of 1..64 characters [A-Za-z0-9_-]. Default: "photopool". */
+    const char *prefix;
     struct pp_log *log;
     int64_t timeout_ms; /* longest wait for an answer of Redis, in ms; default 5,000 */
     /* The longest time that a request to a photo host may take, in ms. After Redis has lost its
@@ -42,7 +43,9 @@ pp_must_check enum pp_err pp_redis_coordinator_open(struct pp_loop *loop,
 
 struct pp_redis_ingest_options {
     const char *url;
-    const char *prefix; /* all keys begin with this; no braces, blanks, line breaks; "photopool:ingest" */
+    /* All keys begin with this text, without braces, blanks and line breaks. Default:
+     * "photopool:ingest". */
+    const char *prefix;
     struct pp_log *log;
     int64_t timeout_ms;  /* longest wait for an answer of Redis, in ms; default 5,000 */
     int64_t patience_ms; /* ms for which the queue repeats a write after a lost connection; default 4,000 */
@@ -58,7 +61,9 @@ pp_must_check enum pp_err pp_redis_ingest_queue_open(struct pp_loop *loop,
 
 struct pp_redis_event_log_options {
     const char *url;
-    const char *prefix; /* all keys begin with this; no braces, blanks, line breaks; "photopool:events" */
+    /* All keys begin with this text, without braces, blanks and line breaks. Default:
+     * "photopool:events". */
+    const char *prefix;
     struct pp_log *log;
     int64_t timeout_ms; /* longest wait for an answer of Redis, in ms; default 5,000 */
 };

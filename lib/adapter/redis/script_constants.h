@@ -65,13 +65,16 @@
 
 /* The ids of acked batches are kept in slots of 12 h each, so that an id is remembered for 24 to 36
  * h. */
-#define PP_INGEST_DONE_SLOTS  3
-#define PP_INGEST_DONE_MS     PP_DAY_MS
-#define PP_INGEST_ASIDE       256                 /* Redis keeps at most this many poisoned batches */
-#define PP_INGEST_ASIDE_MS    (7 * PP_DAY_MS)     /* and their payloads for this many ms */
-#define PP_INGEST_PART_TTL_MS (60 * PP_MINUTE_MS) /* ms until parts without their entry expire */
-#define PP_INGEST_IDLE_CONSUMER_MS \
-    (60 * PP_MINUTE_MS) /* after this many ms of silence a consumer is removed */
+#define PP_INGEST_DONE_SLOTS 3
+#define PP_INGEST_DONE_MS    PP_DAY_MS
+/* Redis keeps at most this many poisoned batches. */
+#define PP_INGEST_ASIDE 256
+/* Redis keeps the payload of a poisoned batch for this many ms. */
+#define PP_INGEST_ASIDE_MS (7 * PP_DAY_MS)
+/* Parts of a payload without their entry expire after this many ms. */
+#define PP_INGEST_PART_TTL_MS (60 * PP_MINUTE_MS)
+/* A consumer without entries is removed after this many ms of silence. */
+#define PP_INGEST_IDLE_CONSUMER_MS (60 * PP_MINUTE_MS)
 
 /* --- the event log --- */
 

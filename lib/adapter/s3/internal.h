@@ -54,7 +54,7 @@ struct pp_s3_source {
     /* s3_request.c sets the members below while it sends the body. */
     int i;       /* index of the piece that is being sent */
     uint64_t at; /* bytes sent of piece i, or of the file */
-    bool failed; /* true if the file can not be read */
+    bool failed; /* the file could not be read */
 };
 
 struct pp_s3_call {
