@@ -119,7 +119,7 @@ E("blobs.fsync", blobs.fsync, "file", "file|off", 0,
 P(COUNT, "ingest.high_water", ingest.high_water, "5M", 1, 1e9, LIVE,
   "Photos accepted and not yet planned; beyond it POST answers 503.")
 P(COUNT, "ingest.plan_chunk", ingest.plan_chunk, "500", 1, 1e4, 0,
-  "Photos planned in one transaction.")
+  "Items planned in one transaction.")
 P(BOOL, "ingest.journal", ingest.journal, "on", 0, 0, 0,
   "Keep accepted entries on the accepting node as well until they are planned.")
 
