@@ -75,7 +75,7 @@ static CURLcode set_callbacks(CURL *e, struct pp_curl_transfer *t)
     SET(OPENSOCKETFUNCTION, pp_curl_on_open);
     SET(OPENSOCKETDATA, t);
     SET(CLOSESOCKETFUNCTION, pp_curl_poll_forget);
-    SET(CLOSESOCKETDATA, t->f); /* not the transfer: a connection outlives it */
+    SET(CLOSESOCKETDATA, t->f); /* the fetcher, because a connection outlives its transfer */
     SET(RESOLVER_START_FUNCTION, pp_curl_on_name);
     SET(RESOLVER_START_DATA, t);
     SET(PREREQFUNCTION, pp_curl_on_request);

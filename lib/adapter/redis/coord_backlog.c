@@ -220,7 +220,8 @@ void coord_backlog_heard(struct coord *c, uint64_t seq, bool own, int64_t age, s
     struct row_list list = {.arena = &arena};
     int64_t row[2];
 
-    if (seq > c->seen) /* false if the index already had the announcement, or the data set changed */
+    if (seq >
+        c->seen) /* false if the index that was read had this announcement, or the data set has changed */
         c->seen = seq;
     pp_arena_init(&arena, 0);
     while (ok && r->n > 0 && pp_redis_unpack(r, PP_LAYOUT_ROW, row)) {

@@ -48,16 +48,13 @@ enum {
     PP_RIQ_PREFIX_MAX = 100,
     PP_RIQ_KEY_MAX = PP_RIQ_PREFIX_MAX + 64,
     PP_RIQ_SID_MAX = 44,
-    PP_RIQ_INSIDE_BYTES =
-        64 << 10,                  /* a packed payload of at most this size is in the message of the stream */
-    PP_RIQ_PART_BYTES = 480 << 10, /* larger payloads are stored in parts of this size, in bytes */
-    PP_RIQ_RAW_MAX = 512 << 20,    /* most bytes of an unpacked payload; a record that says more is damaged */
+    PP_RIQ_INSIDE_BYTES = 64 << 10, /* a packed payload up to this size is in the message of the stream */
+    PP_RIQ_PART_BYTES = 480 << 10,  /* larger payloads are stored in parts of this size, in bytes */
+    PP_RIQ_RAW_MAX = 512 << 20, /* most bytes of an unpacked payload; a record that says more is damaged */
     /* The acked ids of a slot are spread over this many hashes. Small hashes keep Redis' compact
      * form. */
     PP_RIQ_BUCKETS = 4096,
-    PP_RIQ_SLOT_MS = PP_DAY_MS /
-                     /* A slot takes new ids for this many ms. */
-                     2,
+    PP_RIQ_SLOT_MS = PP_DAY_MS / 2, /* ms in which a slot takes new ids */
 };
 
 struct pp_riq {

@@ -36,7 +36,7 @@
 #include "runtime/loop.h"
 
 struct pp_redis;
-struct redisReply; /* hiredis/hiredis.h */
+struct redisReply; /* declared in hiredis/hiredis.h */
 
 struct pp_redis_options {
     const char *url;    /* redis://[[user]:password@]host[:port][/db], percent-encoded where needed; copied */

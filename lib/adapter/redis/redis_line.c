@@ -96,7 +96,7 @@ static void on_closed(uv_handle_t *h)
     free(h->data);
 }
 
-/* Stops polling. hiredis makes this call last for a context; the socket is still open. */
+/* Stops polling. hiredis makes no later call for this context; the socket is still open. */
 static void cleanup(void *data)
 {
     struct redis_poll *p = data;

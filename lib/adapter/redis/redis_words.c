@@ -54,7 +54,7 @@ void pp_redis_put_num(struct pp_redis_call *c, int64_t v)
 struct pp_buf *pp_redis_word_open(struct pp_redis_call *c)
 {
     pp_assert(c->open_at == 0, "a word is opened within a word");
-    c->open_at = c->words.n + 1; /* + 1, because 0 means that no word is open */
+    c->open_at = c->words.n + 1; /* plus 1, because 0 means that no word is open */
     return &c->words;
 }
 

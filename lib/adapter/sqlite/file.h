@@ -79,7 +79,7 @@ struct pp_sq_kind {
     size_t cache_bytes; /* page cache of the writer's connection; a reader's has an eighth of it */
     size_t group;       /* the writer puts at most this many requests into one transaction */
     bool full_sync;     /* true: fsync at every commit; false: fsync at checkpoints only */
-    bool watched;       /* somebody may watch for appends */
+    bool watched;       /* the writer's state has a watcher, which learns of appends */
     struct pp_sq_hooks hooks;
     /* Loads what the writer keeps in memory, before the lanes start. May be NULL. */
     enum pp_err (*load)(void *state);
