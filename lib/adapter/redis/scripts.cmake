@@ -1,6 +1,7 @@
-# scripts.cmake: the Lua scripts of this folder. In front of each come the shared constants that it
-# names (photopool/shared_constants.h says how), then the files that its first line includes. x.lua is
-# `const struct pp_redis_script pp_lua_x`; the whole text of each is in lua/ of the build folder.
+# scripts.cmake: makes a C constant `const struct pp_redis_script pp_lua_x` of each Lua script x.lua
+# of this folder. It puts the shared constants that the script uses in front of it
+# (photopool/shared_constants.h says how), and then the files that the script's first line includes.
+# The folder lua/ of the build has the whole text of each script.
 set(lua_names FLOOR_DIV)
 set(lua_constants "local function FLOOR_DIV(a, b) return math.floor(a / b) end")
 foreach(header include/photopool/shared_constants.h lib/adapter/redis/script_constants.h)
@@ -26,7 +27,7 @@ foreach(file ${lua_files})
   get_filename_component(name ${file} NAME_WE)
   file(READ ${file} script)
   if(NOT script MATCHES "^-- include: ([a-z_ ]+)\n")
-    continue() # one that others include
+    continue()  # this file is only included by others
   endif()
   set(text "")
   string(REPLACE " " ";" includes "${CMAKE_MATCH_1}")
@@ -36,7 +37,7 @@ foreach(file ${lua_files})
   endforeach()
   string(APPEND text "${script}")
   list(LENGTH lua_names i)
-  while(i GREATER 0) # from the last, which may name earlier ones
+  while(i GREATER 0)  # from the last constant to the first, because a constant may name earlier ones
     math(EXPR i "${i} - 1")
     list(GET lua_names ${i} constant)
     list(GET lua_constants ${i} line)
