@@ -336,7 +336,8 @@ static void take_step(struct jq *q, bool answered)
     enum pp_err err;
     if (q->in_round || !q->loaded || q->closing)
         return;
-    /* The doubt begins only now, because the answer to an earlier question would have ended it. */
+    /* Makes entries DOUBTFUL only now: the answer to an earlier question would have made them SURE
+     * again. */
     if (q->doubt)
         jq_entries_doubt(q);
     q->doubt = false;
