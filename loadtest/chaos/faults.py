@@ -134,7 +134,7 @@ class Faults:
         return replica.name
 
     def part_worker(self):
-        """Cuts one worker off from Redis, while the other workers still reach Redis."""
+        """Cuts one worker off from Redis for a while. All other workers still reach Redis."""
         replica = self.one_of("worker")
         if not replica:
             return None

@@ -1,4 +1,4 @@
-/* behave.h: how to answer a request, as `key=value` pairs from three places.
+/* behave.h: how the origin answers a request, as `key=value` pairs from three places.
  *
  * The host's line (--hosts) overrides the defaults (--behaviour), and the query of the URL
  * overrides both. The origin ignores unknown keys of a query, because photo URLs have their own
@@ -6,8 +6,8 @@
  * random choices, so they are the same in every run, except `chance`, which is random for every
  * request.
  *
- * To add a key: a field, a row in `keys` of behave.c, its use in answer.c, a line in
- * loadtest/README.md. */
+ * To add a key, add a field to struct og_behaviour, a row to `keys` of behave.c, the code in
+ * answer.c that uses the field, and a line to loadtest/README.md. */
 #ifndef OG_BEHAVE_H
 #define OG_BEHAVE_H
 
@@ -25,7 +25,7 @@ struct og_text {
 };
 
 struct og_range {
-    uint64_t lo, hi; /* both ends are included */
+    uint64_t lo, hi; /* the smallest and the largest value of the range */
 };
 
 enum og_what_kind {

@@ -276,7 +276,7 @@ static bool send_tls(struct conn *c, uint64_t max)
     }
     c->pos += (uint64_t)k;
     flush_tls(c);
-    return false; /* on_written() goes on when the kernel has taken the bytes */
+    return false; /* on_written() continues to send when the kernel has taken the bytes */
 }
 
 static void pump(struct conn *c)

@@ -9,7 +9,7 @@
 
 struct og_tls {
     SSL *ssl;
-    BIO *in, *out; /* both belong to ssl */
+    BIO *in, *out; /* memory BIOs, which the SSL object owns */
     char wire[32768];
     char plain[16384];
 };

@@ -142,8 +142,8 @@ def check_files(pool, origin, named, quarantined):
         same(blobs[sha], os.path.join(pool.photos, name), "path of the stored object")
         same(os.path.getsize(blobs[sha]), size, f"size of {name}")
     orphans = set(blobs) - set(named)
-    # such a photo was stored, photopool was killed before it wrote the record, and then the photo
-    # was quarantined
+    # A file without a result may belong to a quarantined photo: photopool stored the file, was
+    # killed before it wrote the record, and later quarantined the photo.
     if orphans and quarantined:
         orphans -= {sha256(origin.fetch(url)) for url in quarantined}
     same(orphans, set(), "files that no result names")

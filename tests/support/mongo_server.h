@@ -17,7 +17,8 @@ void mongo_server_start(char **argv);
 
 /* Returns the URL of a database that no other test uses. It is valid until the process ends. */
 const char *mongo_server_database(void);
-/* Returns the URL of the same database, but through a proxy at 127.0.0.1:port. */
+/* Returns `url` with the address 127.0.0.1:port of a proxy in place of the server's, and with a
+ * direct connection. */
 const char *mongo_server_by_way_of(const char *url, uint16_t port);
 /* Returns the port of the first member. */
 uint16_t mongo_server_port(void);

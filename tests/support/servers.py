@@ -169,7 +169,7 @@ class Supervisor:
         raise NotImplementedError
 
     def make_ready(self, first):
-        """Called when all servers have started (first is True), or when one server has started again."""
+        """Called when all servers have started (`first` is True), or when one server has started again."""
 
     def end_one(self, server):
         """Asks a server to shut down cleanly; it may still run when this returns."""
