@@ -734,9 +734,10 @@ static void nobody_is_granted_what_somebody_may_hold(void **state)
     assert_int_equal(w.retry_at_ms, T0 + LEASE);
     w = ck_acquire(k, "w1", want(120, 8, 2), T0 + LEASE);
     assert_true(w.granted);
-    /* The coordinator assumes that each share sent its full rate at the start of the data set. The
-     * coordinator also counts permits that earlier holders may have reserved, until all their
-     * leases must have ended. */
+    /* Redis lost its data, so the coordinator does not know what the workers sent before. It counts
+     * as if each of the client's shares had sent a minute's requests when the new data set began.
+     * Until all earlier leases must have ended, it also counts permits that their holders may have
+     * reserved. */
     int64_t now = T0 + LEASE;
     struct pp_slot_want both[2] = {w, ck_acquire(k, "w2", want(120, 8, 2), T0 + LEASE)};
     assert_true(both[1].granted);

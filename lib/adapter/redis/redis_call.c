@@ -104,8 +104,9 @@ static void log_refusal(struct pp_redis *r, const struct redis_call *c, const st
     r->unlogged = 0;
 }
 
-/* Handles "MOVED 3999 host:port": the line will move to that node, and the call waits until then.
- * Returns false if the text is not valid, or if the call was moved too often. */
+/* Handles the answer "MOVED 3999 host:port": the connection will be closed and opened to that node,
+ * and the call waits until then. Returns false if the text is not valid, or if the call was moved
+ * too often. */
 static bool follow_move(struct pp_redis *r, struct redis_call *c, const struct redisReply *reply)
 {
     const char *place = strchr(reply->str, ' ');
