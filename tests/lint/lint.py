@@ -22,8 +22,7 @@ def files(*endings):
         listed = subprocess.run(
             ["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
             check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout.decode().split("\0")
-    # the sources are not a git clone, but an unpacked archive
-    except (OSError, subprocess.CalledProcessError):
+    except (OSError, subprocess.CalledProcessError):  # the sources are an unpacked archive, no git clone
         listed = []
         for folder, subfolders, names in os.walk(ROOT):
             subfolders[:] = [s for s in subfolders if not s.startswith((".", "build"))]
