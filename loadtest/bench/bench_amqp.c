@@ -33,14 +33,14 @@ struct bench {
     uint64_t number;
     char ids[BATCH_MAX][IDS];
 
-    /* the adapter */
+    /* the side that uses photopool's adapter */
     struct pp_loop *loop;
     struct pp_result_sink *sink;
     struct pp_sink_send send;
     struct pp_arena answers;
     bool done;
 
-    /* the bare loop */
+    /* the side that is a bare loop over librabbitmq */
     amqp_connection_state_t c;
     uint64_t confirmed; /* delivery tag of the last message that the broker confirmed */
 };

@@ -13,7 +13,7 @@
 #include "bench/server.h"
 
 #define PHOTOS 5000
-#define HOSTS  20 /* number of hosts of each kind */
+#define HOSTS  20 /* number of hosts of each kind: fast, mid and slow */
 
 static const struct {
     const char *name;

@@ -125,7 +125,7 @@ void bench_guard(void)
     while (waitpid(pid, &status, WNOHANG) == 0)
         if (sigwait(&signals, &signo) == 0 && signo != SIGCHLD) {
             ended_by = signo;
-            kill(pid, SIGKILL); /* The child's children die with it. */
+            kill(pid, SIGKILL); /* kills the bench; the processes that it has started die, too */
         }
     remove_all(memory_base(), guard);
     remove_all(disk_base(), guard);

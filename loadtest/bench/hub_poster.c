@@ -14,7 +14,11 @@
 
 #include "bench/hub_clients.h"
 
-enum { BODY_MAX = 1 << 20, ANSWER_MAX = 16384, NOTE = 180 /* makes events of some 600 bytes */ };
+enum {
+    BODY_MAX = 1 << 20,
+    ANSWER_MAX = 16384,
+    NOTE = 180 /* bytes of an item's note, so that an event has some 600 bytes */
+};
 
 struct hub_poster {
     unsigned n;

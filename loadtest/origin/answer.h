@@ -33,7 +33,7 @@ struct og_answer {
     uint16_t status;
     void *heap[OG_HEAPS];
     unsigned heaps;
-    void *map; /* memory of a mapped file */
+    void *map; /* address of the file that is mapped into memory, or NULL */
     size_t map_n;
     size_t used; /* number of bytes of `scratch` that are in use */
     uint8_t scratch[OG_SCRATCH];

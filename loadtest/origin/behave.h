@@ -70,7 +70,7 @@ struct og_fixed_body {
 extern const struct og_fixed_body og_fixed_bodies[];
 
 struct og_behaviour {
-    struct og_range delay; /* time before the answer in ms */
+    struct og_range delay; /* time in ms that the origin waits before the answer */
     struct og_range bytes;
     uint64_t format; /* enum og_format; OG_FORMATS means that the picture's id decides */
     uint64_t w, h;   /* dimensions in pixels; OG_NOT_GIVEN means that the picture's id decides */
@@ -84,7 +84,7 @@ struct og_behaviour {
     /* The origin stops sending after this many bytes of the body, or after the head
      * (OG_STALL_HEAD), and keeps the connection open; OG_NOT_GIVEN: it does not stop. */
     uint64_t stall;
-    uint64_t gzip; /* enum og_gzip */
+    uint64_t gzip; /* a value of enum og_gzip */
     /* The length of one header line in bytes; the number of header lines; the length of the
      * Location header in bytes. */
     uint64_t longheader, manyheaders, longlocation;

@@ -24,7 +24,7 @@ struct og_piece {
 struct og_body {
     struct og_piece piece[OG_PIECES];
     unsigned count;
-    uint64_t n; /* total bytes */
+    uint64_t n; /* length of all pieces together, in bytes */
 };
 
 void og_body_init(struct og_body *b);

@@ -79,7 +79,7 @@ static void close_conn(struct conn *c, bool reset)
         uv_close((uv_handle_t *)&c->tcp, on_closed);
 }
 
-/* Ends the request and records it. */
+/* Ends the request that is in flight, and writes its line to the record. */
 static void finish(struct conn *c, const char *outcome)
 {
     if (!c->counted)

@@ -62,7 +62,7 @@ struct making {
     unsigned status;
     struct og_body body; /* the content, before any transfer coding */
     const char *mime;
-    const char *encoding; /* content coding; NULL: none */
+    const char *encoding; /* the content coding, such as "gzip"; NULL if there is none */
 };
 
 /* Percent-decodes `n` bytes to `out`, which has room for n. Returns the length of the result. */

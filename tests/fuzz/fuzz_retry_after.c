@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < sizeof seed)
         return 0;
     memcpy(&seed, data, sizeof seed);
-    int64_t now_ms = (int64_t)(seed % 253402300800000); /* a time from 1970 to 9999 */
+    int64_t now_ms = (int64_t)(seed % 253402300800000); /* the present time: a year from 1970 to 9999 */
     const char *s = (const char *)data + sizeof seed;
     size_t n = size - sizeof seed;
     int64_t wait = pp_retry_after_ms(s, n, now_ms), at_ms = 0;

@@ -111,7 +111,7 @@ def breaks(case):
     for what, sent, code in BREAKS + PARTINGS:
         ws = here.node.open(here.pool, "key=results:42")
         same(ws.write(sent).closed(), code, f"code after {what}")
-    # Sends the same breaches by npm's ws.
+    # npm's ws commits the same breaches of the protocol.
     for what, options, code in (("text", {}, 1008), ("text without a mask", {"mask": False}, 1002), ("a fragment", {"fin": False}, 1008)):
         ws = here.node.open(here.pool, "key=results:42")
         same(ws.tell("send", data="hello", options=options).closed(), code, f"code after {what} of ws")

@@ -16,7 +16,7 @@ struct fake_http {
     const struct fake_reply *script;
     size_t n;
     struct pp_origin *origin;
-    pthread_mutex_t lock; /* protects the requests */
+    pthread_mutex_t lock; /* protects `requests` and `n_requests` */
     struct fake_request requests[REQUESTS];
     size_t n_requests;
     char url[64];

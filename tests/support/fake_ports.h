@@ -32,7 +32,7 @@ struct fake_entry {
 struct fake_ingest {
     struct pp_ingest_queue base;
     struct fake_return back;
-    struct fake_entry entries[FAKE_MAX]; /* oldest first */
+    struct fake_entry entries[FAKE_MAX]; /* the entries of the queue, oldest first */
     size_t n;
     /* append_err: how the next appends end. err: how all other operations end. */
     enum pp_err append_err, err;
@@ -43,12 +43,12 @@ struct fake_store {
     struct pp_task_store base;
     struct fake_return back;
     enum pp_err err;
-    struct pp_batch batches[FAKE_MAX]; /* oldest first */
+    struct pp_batch batches[FAKE_MAX]; /* the batches of the store, oldest first */
     size_t n_batches;
-    /* items in order of seq, for requests of results and of items */
+    /* the items of the store in the order of seq, for requests of results and of items */
     struct pp_item items[FAKE_MAX];
     size_t n_items;
-    struct pp_client clients[FAKE_MAX]; /* clients in order of id */
+    struct pp_client clients[FAKE_MAX]; /* the clients of the store, in the order of their ids */
     size_t n_clients;
     struct pp_route_row routes[FAKE_MAX];
     size_t n_routes;

@@ -328,7 +328,7 @@ class Supervisor:
 
 
 def add_options(parser):
-    """Adds the arguments that all scripts share."""
+    """Adds the arguments that the scripts mongod, rabbitmq and redis share."""
     parser.add_argument("--dir", help="for data and logs; default: a temporary folder, deleted at the end")
     parser.add_argument("--until-eof", action="store_true", help="ends with its standard input, too")
     parser.add_argument("--quick", action="store_true", help="kills the servers at its end instead of shutting them down")

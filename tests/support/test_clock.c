@@ -16,7 +16,7 @@
 
 #define NS_PER_MS INT64_C(1000000)
 
-static _Atomic int64_t ahead, held /* 0: not held */, wall_at_0;
+static _Atomic int64_t ahead, held /* 0 means that the clocks are not held */, wall_at_0;
 
 static int64_t real_ns(clockid_t id)
 {
