@@ -16,8 +16,8 @@
 #define REAP_TASKS 1000
 #define CLEAN_ROWS 1000
 #define ARENA_MAX  (16u << 20)
-/* Items that finished up to this many ms before the oldest undelivered message may be undelivered
- * too, because its age was measured some time ago. */
+/* Some time has passed since the age of the oldest undelivered message was measured. So it is
+ * possible that the results of items that finished up to this many ms earlier are undelivered. */
 #define UNDELIVERED_MARGIN_MS 60000
 
 /* One job, with the request that it may have in flight. */

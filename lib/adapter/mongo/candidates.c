@@ -1,7 +1,10 @@
 /* candidates.c: finds the waiting tasks that a claim may take. README.md, "claim".
  *
- *   own ranges: one aggregate, a branch per want, each limited  -> enough: done
- *   others':    one more, only for wants with too little of their own
+ * The caller passes wants: a want names a queue of a client, and how many tasks the worker can take
+ * from it. Each task has a hash, and each worker of a client has its own range of hashes.
+ *
+ *   1. One aggregate, with a branch for each want, reads tasks in the worker's own ranges.
+ *   2. A second aggregate, for wants that found too few tasks there, reads the other ranges.
  *
  * A query also reads tasks that are not due yet, because the first of them says when the queue next
  * has a due task. The index orders tasks by the second in which they are due (t.g). A query reads a
@@ -9,8 +12,9 @@
  *
  * A worker that takes tasks outside its own hash range competes with the owners of these ranges
  * and with every other worker whose range is empty. At the end of a backlog these are nearly all
- * workers. So a worker first takes only its fair share of the tasks that it finds, from the
- * place that corresponds to its own range. While it meets no conflict it takes more (claim.c). */
+ * workers. So a worker first takes only its fair share of the tasks that it finds, and begins at
+ * the same relative place in their list as its own range has among all ranges. While it meets no
+ * conflict it takes more (claim.c). */
 #include <stdlib.h>
 #include <string.h>
 

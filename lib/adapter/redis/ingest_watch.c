@@ -67,7 +67,7 @@ static void on_ear(void *data, bool up)
 {
     struct pp_riq *q = data;
     if (up)
-        call_in(q, 0); /* tokens that came while the connection was down may be lost */
+        call_in(q, 0); /* a token sent while the connection was down is lost: act as if one came */
 }
 
 void pp_riq_hungry(struct pp_riq *q, int64_t ms)

@@ -38,8 +38,9 @@ uint32_t pp_claim_capacity(const struct pp_params *p)
     return n;
 }
 
-/* Returns true if a queue that this worker does not serve is overdue. Workers of this kind may then
- * hold all slots of the client, so workers of another kind go first. */
+/* Returns true if one of the client's queues that this worker does not serve is overdue. It is then
+ * possible that only workers that don't serve this queue hold the client's slots, so they leave the
+ * slots to workers that do. */
 static bool starves(const struct claim_client *c, int64_t wall)
 {
     int64_t overdue = wall - CLAIM_OVERDUE_LEASES * c->claimer->o.params->lease_ms;
