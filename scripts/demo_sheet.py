@@ -90,8 +90,8 @@ def section(client, entries, photos, sentence):
 
 
 def write(path, out, took_s, data):
-    """Writes the sheet to `path`. `data` is the data directory of the server. Leaves out photos
-    that the second import repeats.
+    """Writes the sheet to `path`. `data` is the data directory of the server. The demo
+    imports its catalogue twice; the sheet shows each photo once.
     """
     photos = os.path.relpath(f"{data}/photos", os.path.dirname(path))
     count = Counter(e["photo"]["outcome"] for e in out.entries)

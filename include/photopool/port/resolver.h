@@ -38,7 +38,7 @@ struct pp_resolver;
 struct pp_resolver_ops {
     bool (*resolve)(struct pp_resolver *r, struct pp_query *q);
     void (*abort)(struct pp_resolver *r, struct pp_query *q);
-    void (*close)(struct pp_resolver *r); /* the caller calls this after every query has ended */
+    void (*close)(struct pp_resolver *r); /* the caller calls this after all queries have ended */
 };
 
 struct pp_resolver {

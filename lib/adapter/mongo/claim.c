@@ -30,7 +30,7 @@ struct claiming {
     size_t n_part, n_found;
     struct pp_key *keys; /* keys of the candidates found */
     int64_t nonce;
-    bool all;            /* true: this call got every candidate */
+    bool all;            /* true: this call has claimed all tasks that it tried to claim */
     struct pp_key *ours; /* else: the candidates that it got, sorted */
     size_t n_ours;
 };
