@@ -13,6 +13,7 @@
 #include "adapter/curl/fetcher.h"
 #include "adapter/http/http_server.h"
 #include "api/api.h"
+#include "base/ledger.h"
 #include "wire_parts.h"
 
 struct pp_wire {
@@ -20,6 +21,7 @@ struct pp_wire {
     struct pp_log *log;
     const struct pp_config *config;
     struct pp_wire_params params;
+    struct pp_ledger ledger;
     /* descriptor of the lock file, which locks the data directory while it is open */
     int data_lock;
     char **pins; /* the lines of fetch.resolve, which fix addresses for hosts */
@@ -156,6 +158,7 @@ static struct pp_api *open_api(struct pp_wire *w)
                                                 .loop = p->loop,
                                                 .log = p->log,
                                                 .params = p->params,
+                                                .ledger = p->ledger,
                                                 .metrics = &p->metrics,
                                                 .server = &w->http,
                                                 .store = p->store,
@@ -186,6 +189,7 @@ static enum pp_err open_http(struct pp_wire *w, struct pp_wire_error *error)
                                             .body_timeout_ms = c->http.body_timeout_ms,
                                             .max_body = (size_t)c->http.max_body_bytes,
                                             .max_streams = (uint32_t)c->events.max_subscribers,
+                                            .ledger = &w->ledger,
                                             .log = w->log};
     bool v6 = strchr(c->http.listen.host, ':') != NULL;
     w->api = open_api(w);
@@ -238,6 +242,8 @@ static enum pp_err open_all(struct pp_wire *w, unsigned roles, struct pp_wire_er
     w->p.loop = w->loop;
     w->p.log = w->log;
     w->p.params = &w->params.params;
+    pp_ledger_init(&w->ledger);
+    w->p.ledger = &w->ledger;
     err = check_ca_file(w->config->fetch.ca_file, error);
     if (err == PP_OK && needs_data(w->config, roles))
         err = lock_data(w, error);

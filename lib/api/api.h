@@ -22,6 +22,7 @@ struct pp_api;
 struct pp_claimer;
 struct pp_deliverer;
 struct pp_hub;
+struct pp_ledger;
 struct pp_named_sink;
 struct pp_poster;
 struct pp_progress;
@@ -39,6 +40,7 @@ struct pp_api_options {
     /* the pipeline's parameters; a reload of the configuration changes some of them */
     const struct pp_params *params;
     struct pp_metrics *metrics;
+    struct pp_ledger *ledger; /* what is scarce in this process */
     /* the caller sets *server after it has opened the API, before the first request */
     struct pp_http_server **server;
     /* The ports. A process with the role api has all of them, but `events` and `deliveries` only if

@@ -1,6 +1,7 @@
 /* metrics.c: GET /metrics: shows the metrics of common/metrics.h, and the counters of ports, sinks
  * and the HTTP server. */
 #include "api/handler.h"
+#include "base/ledger.h"
 #include "events/hub.h"
 #include "pipeline/deliver/deliver.h"
 
@@ -73,6 +74,32 @@ static void put_server(struct pp_call *call)
                       (unsigned long long)rows[i].value);
 }
 
+static void put_family(struct pp_call *call, const char *name, const char *type, const char *help)
+{
+    pp_buf_printf(&call->out, "# HELP photopool_%s %s\n# TYPE photopool_%s %s\n", name, help, name, type);
+}
+
+/* Shows the ledger. A resource without a limit has no sample in resource_limit. */
+static void put_ledger(struct pp_call *call)
+{
+    const struct pp_account *rows = call->o->ledger->rows;
+    struct pp_buf *out = &call->out;
+
+    put_family(call, "resource_limit", "gauge", "Ceiling of a resource in this process.");
+    for (enum pp_resource r = 0; r < PP_RES_COUNT; r++)
+        if (rows[r].limit != PP_NO_LIMIT)
+            pp_buf_printf(out, "photopool_resource_limit{resource=\"%s\"} %llu\n", pp_resource_label(r),
+                          (unsigned long long)rows[r].limit);
+    put_family(call, "resource_used", "gauge", "Use of a resource in this process.");
+    for (enum pp_resource r = 0; r < PP_RES_COUNT; r++)
+        pp_buf_printf(out, "photopool_resource_used{resource=\"%s\"} %llu\n", pp_resource_label(r),
+                      (unsigned long long)rows[r].used);
+    put_family(call, "resource_refused_total", "counter", "Uses refused at the ceiling of a resource.");
+    for (enum pp_resource r = 0; r < PP_RES_COUNT; r++)
+        pp_buf_printf(out, "photopool_resource_refused_total{resource=\"%s\"} %llu\n", pp_resource_label(r),
+                      (unsigned long long)rows[r].refused);
+}
+
 void pp_api_metrics(struct pp_call *call)
 {
     const struct pp_api_options *o = call->o;
@@ -82,5 +109,6 @@ void pp_api_metrics(struct pp_call *call)
     put_roundtrips(call);
     put_sinks(call);
     put_server(call);
+    put_ledger(call);
     pp_call_body(call, 200, "text/plain; version=0.0.4; charset=utf-8");
 }

@@ -28,6 +28,7 @@
 #include "pipeline/fetch/fetch_loop.h"
 #include "runtime/loop.h"
 
+struct pp_ledger;
 struct pp_planner;
 struct pp_claimer;
 struct pp_settler;
@@ -47,6 +48,7 @@ struct pp_pipeline {
     struct pp_loop *loop;
     struct pp_log *log;
     struct pp_params *params;
+    struct pp_ledger *ledger;
     struct pp_task_store *store;
     struct pp_ingest_queue *ingest;
     struct pp_coordinator *coordinator;

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "base/ledger.h"
 #include "fake_ports.h"
 #include "test_clock.h"
 #include "test_loop.h"
@@ -23,6 +24,7 @@ struct api_run {
     struct pp_params params;
     struct pp_metrics metrics;
     struct pp_api_options options;
+    struct pp_ledger ledger;
     struct fake_ingest ingest;
     struct fake_store store;
     struct fake_coordinator coordinator;
@@ -61,10 +63,12 @@ static inline int api_open(void **state)
     fake_blobs_open(&t->blobs);
     fake_server_open(&t->server);
     t->server_ptr = &t->server.base;
+    pp_ledger_init(&t->ledger);
     t->options = (struct pp_api_options){.roles = PP_ROLE_API,
                                          .loop = t->loop,
                                          .params = &t->params,
                                          .metrics = &t->metrics,
+                                         .ledger = &t->ledger,
                                          .server = &t->server_ptr,
                                          .store = &t->store.base,
                                          .ingest = &t->ingest.base,

@@ -35,6 +35,7 @@
 #include "photopool/port/http_server.h"
 #include "runtime/loop.h"
 
+struct pp_ledger;
 struct pp_log;
 
 /* The options of a server. 0 or NULL stands for the default that each comment names. */
@@ -68,6 +69,9 @@ struct pp_http_options {
     int64_t pong_ms;
     /* ms in which the client must close after the handler called end(); default 5,000 */
     int64_t close_ms;
+    /* The ledger, whose rows callers, streams, body_bytes and answer_bytes the server uses. NULL:
+     * the server has a ledger of its own, without limits. */
+    struct pp_ledger *ledger;
     struct pp_log *log; /* the log; NULL: nothing is logged */
 };
 
