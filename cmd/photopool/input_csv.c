@@ -12,6 +12,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/hash.h"
 #include "base/text.h"
 
 #include <csv.h>
@@ -20,7 +21,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <uthash.h>
 
 enum { COLUMNS_MAX = 256, FIELD_MAX = 64 * 1024, NONE = -1 };
 

@@ -10,9 +10,8 @@
 
 #define HASH_NONFATAL_OOM        1
 #define uthash_nonfatal_oom(elt) ((elt)->homeless = true)
-#include <uthash.h>
-
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/list.h"
 
 #define PP_BACKLOG_READY SIZE_MAX

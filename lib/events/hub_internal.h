@@ -4,9 +4,8 @@
 #ifndef PHOTOPOOL_EVENTS_HUB_INTERNAL_H
 #define PHOTOPOOL_EVENTS_HUB_INTERNAL_H
 
-#include <uthash.h>
-
 #include "base/check.h"
+#include "base/hash.h"
 #include "events/hub.h"
 
 enum {

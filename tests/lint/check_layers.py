@@ -10,25 +10,24 @@ import sys
 
 from lint import main, read
 
-HASH = {"uthash.h", "utlist.h"}
 SSL = {"openssl/"}
 # For each folder: which of our headers and which library headers it may include, in addition to
 # libc (POSIX) and its own folder.
 LAYERS = {
     "include/photopool": ({"photopool", "base"}, set()),
-    "lib/base": ({"photopool", "base"}, set()),
-    "lib/core": ({"photopool", "base", "core"}, HASH),
+    "lib/base": ({"photopool", "base"}, {"uthash.h", "xxhash.h"}),
+    "lib/core": ({"photopool", "base", "core"}, set()),
     "lib/runtime": ({"photopool", "base", "runtime"}, {"uv.h", "pthread.h"}),
     "lib/config": ({"photopool", "base", "config"}, {"yaml.h"}),
-    "lib/format": ({"photopool", "base", "core", "format"}, SSL | {"jansson.h", "xxhash.h"}),
+    "lib/format": ({"photopool", "base", "core", "format"}, SSL | {"jansson.h"}),
     "lib/pipeline": ({"photopool", "base", "core", "format", "runtime", "events", "api", "pipeline"},
-                     HASH | SSL | {"jansson.h", "zlib.h", "xxhash.h", "pthread.h"}),
-    "lib/events": ({"photopool", "base", "core", "format", "runtime", "events", "pipeline"}, HASH | SSL | {"xxhash.h"}),
+                     SSL | {"jansson.h", "zlib.h", "pthread.h"}),
+    "lib/events": ({"photopool", "base", "core", "format", "runtime", "events", "pipeline"}, SSL),
     "lib/api": ({"photopool", "base", "core", "format", "runtime", "events", "api", "pipeline"},
-                HASH | SSL | {"jansson.h", "xxhash.h", "zlib.h"}),
+                SSL | {"jansson.h", "zlib.h"}),
     "cmd/photopool": ({"photopool", "base", "core", "format", "runtime", "config", "events", "api", "pipeline"},
-                      HASH | {"curl/curl.h", "jansson.h", "csv.h", "zlib.h"}),
-    "loadtest/origin": ({"photopool", "base"}, HASH | SSL | {"uv.h", "zlib.h", "pthread.h"}),
+                      {"curl/curl.h", "jansson.h", "csv.h", "zlib.h"}),
+    "loadtest/origin": ({"photopool", "base"}, SSL | {"uv.h", "zlib.h", "pthread.h"}),
     "loadtest/bench": (None, None),
     "examples": (set(), {"curl/curl.h", "jansson.h"}),
     "tests/support": (None, None),
@@ -42,6 +41,8 @@ ADAPTERS = {m.group(1): set(m.group(2).split()) for m in
             re.finditer(r"(?m)^adapter (\w+) *:[^:\n]*:(.*)$", read("scripts/packages"))}
 # Only these files of cmd/ may include adapters: they connect ports with adapters.
 WIRE = re.compile(r"cmd/photopool/wire[^/]*\.c$")
+# Only this file may include uthash: it makes hash tables hash under a secret key.
+KEYED = "lib/base/hash.h"
 # Folders that only decide: no clock, no disk, no network.
 PURE = ("lib/core/",)
 IMPURE = {"sys/socket.h", "sys/stat.h", "fcntl.h", "unistd.h", "pthread.h", "signal.h", "poll.h", "netdb.h", "dirent.h",
@@ -89,6 +90,8 @@ def find_ours(path, name, rule):
 
 def find(path, text):
     rule = layer_of(path)
+    if path != KEYED and "#include <uthash.h>" in text:
+        yield text[:text.index("#include <uthash.h>")].count("\n") + 1, f"include {KEYED} instead: callers choose keys"
     if rule == "unknown":
         yield 1, "this folder has no rule about its includes: add it to tests/lint/check_layers.py"
         return
@@ -115,6 +118,8 @@ EXAMPLES = [
     ("lib/core/a.c", "#include <unistd.h>"),
     ("lib/core/a.c", '#include "../base/buf.h"'),
     ("lib/base/a.c", "#include <uthash.h>"),
+    ("tests/unit/a.c", "#include <uthash.h>"),
+    ("lib/core/a.c", "#include <xxhash.h>"),
     ("lib/base/a.c", '#include "core/url.h"'),
     ("lib/runtime/a.c", '#include "core/url.h"'),
     ("lib/runtime/a.c", "#include <sqlite3.h>"),
@@ -131,7 +136,7 @@ EXAMPLES = [
     ("include/photopool/a.h", '#include "core/url.h"'),
 ]
 INNOCENT = [
-    ("lib/core/a.c", '#include <uthash.h>\n#include "core/url.h"\n#include "base/buf.h"\n#include "photopool/err.h"'),
+    ("lib/core/a.c", '#include "base/hash.h"\n#include "core/url.h"\n#include "base/buf.h"\n#include "photopool/err.h"'),
     ("lib/adapter/sqlite/a.c", '#include <sqlite3.h>\n#include "db.h"\n#include "adapter/sqlite/db.h"\n#include "runtime/lane.h"'),
     ("cmd/photopool/wire.c", '#include "adapter/curl/fetcher.h"'),
     ("cmd/photopool/wire_params.c", '#include "adapter/curl/fetcher.h"'),

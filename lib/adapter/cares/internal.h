@@ -7,10 +7,10 @@
 #define PP_ADAPTER_CARES_INTERNAL_H
 
 #include <ares.h>
-#include <uthash.h>
 #include <uv.h>
 
 #include "adapter/cares/resolver.h"
+#include "base/hash.h"
 #include "base/list.h"
 
 #define PP_CARES_MAGIC 0x43415245u

@@ -15,10 +15,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <uthash.h>
 
 #include "adapter/curl/internal.h"
 #include "base/check.h"
+#include "base/hash.h"
 
 struct pp_curl_pin {
     UT_hash_handle hh;

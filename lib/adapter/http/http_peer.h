@@ -16,8 +16,7 @@
 #include <sys/socket.h>
 
 #define HASH_NONFATAL_OOM 1
-#include <uthash.h>
-
+#include "base/hash.h"
 #include "base/list.h"
 #include "photopool/err.h"
 

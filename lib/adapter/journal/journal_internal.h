@@ -26,11 +26,10 @@
 #ifndef PP_ADAPTER_JOURNAL_INTERNAL_H
 #define PP_ADAPTER_JOURNAL_INTERNAL_H
 
-#include <uthash.h>
-
 #include "adapter/journal/journal_queue.h"
 #include "base/arena.h"
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/list.h"
 
 enum { JQ_LEVELS = 6, JQ_SLICE = 256, JQ_EARLY_MAX = 4096 };

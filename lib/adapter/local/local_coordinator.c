@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <uthash.h>
 
 #include "adapter/local/slots_db.h"
 #include "base/check.h"
+#include "base/hash.h"
 #include "runtime/lane.h"
 
 #define X(name, type) OP_##name,

@@ -9,7 +9,6 @@
 #define PP_ADAPTER_REDIS_COORD_INTERNAL_H
 
 #include <hiredis/hiredis.h>
-#include <uthash.h>
 
 #include "adapter/redis/redis_conn.h"
 #include "adapter/redis/redis_ports.h"
@@ -17,6 +16,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/list.h"
 
 /* The keys of Redis, which all have one hash tag. In addition, each client has a key for its

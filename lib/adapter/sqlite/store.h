@@ -8,14 +8,13 @@
 #ifndef PP_ADAPTER_SQLITE_STORE_INTERNAL_H
 #define PP_ADAPTER_SQLITE_STORE_INTERNAL_H
 
+#define HASH_NONFATAL_OOM 1
 #include "base/buf.h"
+#include "base/hash.h"
 #include "file.h"
 #include "pack.h"
 #include "photopool/port/task_store.h"
 #include "schema.h"
-
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
 
 /* --- names (names.c) --- */
 

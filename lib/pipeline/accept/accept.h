@@ -12,9 +12,8 @@
 #ifndef PHOTOPOOL_PIPELINE_ACCEPT_ACCEPT_H
 #define PHOTOPOOL_PIPELINE_ACCEPT_ACCEPT_H
 
-#include <uthash.h>
-
 #include "base/arena.h"
+#include "base/hash.h"
 #include "events/publisher.h"
 #include "photopool/port/ingest_queue.h"
 #include "pipeline/accept/parse.h"

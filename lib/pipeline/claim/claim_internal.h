@@ -10,10 +10,9 @@
 #ifndef PHOTOPOOL_PIPELINE_CLAIM_CLAIM_INTERNAL_H
 #define PHOTOPOOL_PIPELINE_CLAIM_CLAIM_INTERNAL_H
 
-#include <uthash.h>
-
 #include "base/arena.h"
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/list.h"
 #include "core/backlog.h"
 #include "core/slot.h"

@@ -8,9 +8,8 @@
  * loop and wakes the cycle once. */
 #include <stdlib.h>
 #include <string.h>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
+#include "base/hash.h"
 #include "photopool/task_rules.h"
 #include "pipeline/claim/claim_internal.h"
 
@@ -181,9 +180,8 @@ static void start(struct pp_claimer *claimer, struct claim_transfer *t)
  * reuse its connections. */
 static unsigned loop_of(const struct pp_claimer *claimer, const struct pp_task *task)
 {
-    return claimer->n_loops == 1
-               ? 0
-               : (unsigned)(XXH3_64bits(task->domain, strlen(task->domain)) % claimer->n_loops);
+    return claimer->n_loops == 1 ? 0
+                                 : (unsigned)(pp_hash(task->domain, strlen(task->domain)) % claimer->n_loops);
 }
 
 static void init_transfer(struct pp_claimer *claimer, struct claim_transfer *t, struct pp_claim *claim,

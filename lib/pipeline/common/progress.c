@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <uthash.h>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "format/result.h"
 
 struct batch {

@@ -9,9 +9,9 @@
  * event, but may repeat one. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <uthash.h>
 
 #include "base/buf.h"
+#include "base/hash.h"
 #include "format/result.h"
 #include "pipeline/deliver/deliver_internal.h"
 

@@ -3,9 +3,9 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <uthash.h>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "runtime/ask.h"
 
 /* Tasks that are held back wait this much longer, in ms, than the probes may take. */
