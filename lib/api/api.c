@@ -1,5 +1,5 @@
-/* api.c: finds the row of endpoints.h for a request, checks its key, path and query, and calls the
- * handler. */
+/* api.c: when the head of a request is complete, finds its row of endpoints.h and checks all that
+ * the head decides: key, path, query, media type. Calls the handler when the body has arrived. */
 #include "api/api.h"
 
 #include <stdio.h>
@@ -86,19 +86,27 @@ static bool decode_args(struct pp_call *call, const struct segment args[], size_
     return true;
 }
 
-static void on_request(void *data, struct pp_http_request *req)
+static bool read_head(struct pp_call *call)
+{
+    struct segment args[PP_CALL_ARGS];
+    size_t n = 0;
+
+    return find_endpoint(call, args, &n) && pp_call_authorize(call) && decode_args(call, args, n) &&
+           pp_call_read_query(call) && pp_call_media_type(call) &&
+           (!(call->endpoint->flags & PP_KEYED) || pp_call_key(call));
+}
+
+static bool on_head(void *data, struct pp_http_request *req)
 {
     struct pp_api *api = data;
     struct pp_http_server *server = *api->o.server;
-    struct segment args[PP_CALL_ARGS];
-    size_t n = 0;
     struct pp_call *call = calloc(1, sizeof(*call));
 
     pp_assert(server, "a request arrives before its server is known");
     if (!call) {
         struct pp_http_response res = {.status = 503};
         server->ops->reply(server, req, &res);
-        return;
+        return false;
     }
     api->calls++;
     call->api = api;
@@ -107,9 +115,30 @@ static void on_request(void *data, struct pp_http_request *req)
     pp_arena_init(&call->arena, 0);
     pp_arena_init(&call->chunk, 0);
     pp_buf_init(&call->out, PP_CALL_OUT_MAX);
-    if (find_endpoint(call, args, &n) && pp_call_authorize(call) && decode_args(call, args, n) &&
-        pp_call_read_query(call))
-        call->endpoint->handle(call);
+    req->handler = call;
+    if (!read_head(call))
+        return false;
+    api->reading++;
+    return true;
+}
+
+static void on_request(void *data, struct pp_http_request *req)
+{
+    struct pp_api *api = data;
+    struct pp_call *call = req->handler;
+
+    api->reading--;
+    pp_assert(call->req == req && call->endpoint, "a request is not the one whose head was read");
+    call->endpoint->handle(call);
+}
+
+static void on_dropped(void *data, struct pp_http_request *req)
+{
+    struct pp_api *api = data;
+
+    pp_assert(api->reading > 0 && api->reading <= api->calls, "a request is dropped that no call waits for");
+    api->reading--;
+    pp_call_gone(req->handler);
 }
 
 /* Writes the problem document for a request that the server itself refuses. Returns its length, or
@@ -172,7 +201,8 @@ struct pp_api *pp_api_open(const struct pp_api_options *options)
         return NULL;
     api->o = *options;
     pp_list_init(&api->polls);
-    api->handler = (struct pp_http_handler){.handle = on_request, .problem = on_refused, .data = api};
+    api->handler = (struct pp_http_handler){
+        .head = on_head, .handle = on_request, .dropped = on_dropped, .problem = on_refused, .data = api};
     if (open_parts(api))
         return api;
     close_parts(api);
@@ -187,7 +217,7 @@ const struct pp_http_handler *pp_api_handler(struct pp_api *api)
 bool pp_api_idle(const struct pp_api *api)
 {
     pp_assert(pp_list_empty(&api->polls) || api->calls > 0, "a long-poll waits without a call");
-    return api->calls == 0 && api->streams == 0 && !pp_photos_busy(api->photos) &&
+    return api->calls == api->reading && api->streams == 0 && !pp_photos_busy(api->photos) &&
            !pp_health_busy(api->health) && (!api->acceptor || pp_acceptor_busy(api->acceptor) == 0);
 }
 
@@ -206,6 +236,6 @@ void pp_api_close(struct pp_api *api)
 {
     if (!api)
         return;
-    pp_assert(pp_api_idle(api), "the API closes while something is in flight");
+    pp_assert(pp_api_idle(api) && api->calls == 0, "the API closes while something is in flight");
     close_parts(api);
 }

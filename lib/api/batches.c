@@ -31,11 +31,6 @@ static bool read_post(struct pp_call *call, struct pp_acceptor_post *post)
     const struct pp_http_request *req = call->req;
     bool ndjson = pp_content_type_is(req->content_type, "application/x-ndjson");
 
-    if (!ndjson && !pp_content_type_is(req->content_type, "application/json"))
-        return pp_call_problem(call, PP_API_UNSUPPORTED_MEDIA_TYPE, NULL,
-                               "this endpoint takes application/json or application/x-ndjson");
-    if (!pp_call_key(call))
-        return false;
     post->body = (struct pp_batch_body){.p = req->body,
                                         .n = req->body_n,
                                         .ndjson = ndjson,

@@ -38,9 +38,23 @@ bool pp_content_type_is(const char *content_type, const char *type)
     return (!*rest || *rest == ';') && charset_is_utf8(rest);
 }
 
+bool pp_call_media_type(struct pp_call *call)
+{
+    const struct pp_http_request *req = call->req;
+    unsigned flags = call->endpoint->flags;
+
+    if (!(flags & PP_JSON) || (!req->has_body && (flags & PP_OPTIONAL)) ||
+        pp_content_type_is(req->content_type, "application/json") ||
+        ((flags & PP_NDJSON) && pp_content_type_is(req->content_type, "application/x-ndjson")))
+        return true;
+    return pp_call_problem(call, PP_API_UNSUPPORTED_MEDIA_TYPE, NULL,
+                           "this endpoint takes application/json%s",
+                           (flags & PP_NDJSON) ? " or application/x-ndjson" : "");
+}
+
 /* --- the JSON document in a body --- */
 
-static bool read_body(struct pp_call *call, bool optional)
+static bool read_body(struct pp_call *call)
 {
     const struct pp_http_request *req = call->req;
     struct pp_scan s;
@@ -48,13 +62,11 @@ static bool read_body(struct pp_call *call, bool optional)
     char text[200];
 
     pp_assert(!call->body, "a call reads its body once");
-    if (req->body_n == 0 && optional) {
+    pp_assert(call->endpoint->flags & PP_JSON, "an endpoint reads a body that it does not take");
+    if (req->body_n == 0 && (call->endpoint->flags & PP_OPTIONAL)) {
         call->body = json_object();
         return call->body || pp_call_no_memory(call);
     }
-    if (!pp_content_type_is(req->content_type, "application/json"))
-        return pp_call_problem(call, PP_API_UNSUPPORTED_MEDIA_TYPE, NULL,
-                               "this endpoint takes application/json");
     if (req->body_n > BODY_MAX)
         return pp_call_problem(call, PP_API_BODY_TOO_LARGE, NULL, "the limit of this endpoint is %d bytes",
                                BODY_MAX);
@@ -87,13 +99,13 @@ static bool unknown_field(struct pp_call *call, const char *name, const char *wh
     return pp_call_problem(call, PP_API_UNKNOWN_FIELD, name, "%s", known);
 }
 
-bool pp_call_fields(struct pp_call *call, bool optional, const char *what, const struct pp_body_field *fields,
-                    size_t n, void *out)
+bool pp_call_fields(struct pp_call *call, const char *what, const struct pp_body_field *fields, size_t n,
+                    void *out)
 {
     const char *name;
     json_t *value;
 
-    if (!read_body(call, optional))
+    if (!read_body(call))
         return false;
     json_object_foreach(call->body, name, value)
     {

@@ -1,6 +1,7 @@
 /* call.h: a call is one request to the API, with its memory and its one answer.
  *
- *   api.c: finds the row of endpoints.h, checks key (auth.c), path and query (query.c) -> handler
+ *   api.c, before the server reads the body: finds the row of endpoints.h, checks key (auth.c),
+ *     path, query (query.c) and headers -> when the body has arrived: handler
  *     -> PP_CALL_ASK: a request to a port -> on_...(call) -> the next request, or the answer
  *
  * A call has at most one request to a port in flight. Between callbacks a handler keeps its data in
@@ -31,7 +32,11 @@ enum {
     PP_UNBOUND = 2,    /* The endpoint refuses keys that are bound to one client. */
     PP_PUBLIC = 4,     /* The endpoint needs no key. */
     PP_METRICS = 8,    /* The endpoint needs no key if http.metrics_public is on. */
-    PP_TICKET = 16     /* A ticket in the query may replace the key; the handler checks it. */
+    PP_TICKET = 16,    /* A ticket in the query may replace the key; the handler checks it. */
+    PP_JSON = 32,      /* The endpoint takes a body of application/json. */
+    PP_NDJSON = 64,    /* The endpoint also takes a body of application/x-ndjson. */
+    PP_OPTIONAL = 128, /* The body may be absent; that counts as an empty object. */
+    PP_KEYED = 256     /* The endpoint reads the header Idempotency-Key. */
 };
 
 struct pp_call;
@@ -52,7 +57,8 @@ struct pp_endpoint {
 struct pp_api {
     struct pp_api_options o;
     struct pp_http_handler handler;
-    size_t calls; /* the number of calls that are not answered yet */
+    size_t calls;   /* the number of calls that are not answered yet */
+    size_t reading; /* the number of these calls whose body has not arrived yet */
     bool draining;
     struct pp_acceptor *acceptor; /* NULL without the role api */
     struct pp_health *health;
@@ -146,7 +152,7 @@ void pp_call_json(struct pp_call *call, int status);
 void pp_call_body(struct pp_call *call, int status, const char *content_type);
 /* Sends an answer that the handler has prepared. res->release may be set; it frees the body. */
 void pp_call_reply(struct pp_call *call, struct pp_http_response *res);
-/* Ends the call without an answer: a stream has taken over the request. */
+/* Ends the call without an answer: a stream has taken over the request, or the request is gone. */
 void pp_call_gone(struct pp_call *call);
 
 /* Sends a problem document. `field` may be NULL. Always returns false, so that a check can return
@@ -182,6 +188,13 @@ void pp_incident_log(struct pp_log *log, const char *doing, const char *error,
  * Returns false if not; the call has then been answered. */
 bool pp_call_authorize(struct pp_call *call);
 
+/* body.c: checks the media type of the body that the head announces. Returns false if the endpoint
+ * does not take it; the call has then been answered. */
+bool pp_call_media_type(struct pp_call *call);
+
+/* query.c: checks that the Idempotency-Key, if it is set, has 1 to 255 visible characters. Returns
+ * false if the call has been answered. */
+bool pp_call_key(struct pp_call *call);
 /* query.c: decodes %XX (and '+' if `plus`) into the arena. Returns NULL for text that is not UTF-8,
  * contains NUL or has a broken escape. */
 const char *pp_percent_decode(struct pp_arena *a, const char *s, size_t n, bool plus);

@@ -165,7 +165,7 @@ void pp_api_put_client(struct pp_call *call)
         return;
     s->client =
         (struct pp_client){.id = call->args[0], .stored = true, .updated_at = pp_loop_wall(call->o->loop)};
-    if (!pp_call_fields(call, false, "a client", fields, sizeof(fields) / sizeof(*fields), &s->client))
+    if (!pp_call_fields(call, "a client", fields, sizeof(fields) / sizeof(*fields), &s->client))
         return;
     pp_assert(s->client.rpm <= RPM_MAX && s->client.weight <= WEIGHT_MAX, "a setting is out of range");
     PP_CALL_ASK(call, call->o->store, put_client, s, "writing a client's settings", on_client_written);

@@ -221,6 +221,6 @@ void pp_api_replay_webhook(struct pp_call *call)
                                             .from_ms = 0,
                                             .to_ms = INT64_MAX,
                                             .now_ms = pp_loop_wall(call->o->loop)};
-    if (s->replay.sink && pp_call_fields(call, PP_BODY_OPTIONAL, "a replay", fields, 3, &s->replay))
+    if (s->replay.sink && pp_call_fields(call, "a replay", fields, 3, &s->replay))
         pp_webhook_find(call, on_replay_found);
 }

@@ -28,8 +28,6 @@ bool pp_call_client(struct pp_call *call, const char **client);
 /* Checks that `client` is a client id, and that the key may see this client. `field` names the
  * field for the problem document; NULL: the id is in the path. */
 bool pp_call_may_see(struct pp_call *call, const char *client, const char *field);
-/* Checks that the Idempotency-Key, if it is set, has 1 to 255 visible characters. */
-bool pp_call_key(struct pp_call *call);
 
 /* --- body.c: JSON bodies that hold settings, read strictly by a table of their fields --- */
 
@@ -40,12 +38,10 @@ struct pp_body_field {
     bool (*read)(struct pp_call *call, const char *name, const json_t *value, void *out);
 };
 
-#define PP_BODY_OPTIONAL true /* an empty body counts as an empty object */
-
 /* Reads the body into call->body, then its members by the table, in the order in which they were
  * sent. `what` names the object in a problem document, such as "a webhook". */
-bool pp_call_fields(struct pp_call *call, bool optional, const char *what, const struct pp_body_field *fields,
-                    size_t n, void *out);
+bool pp_call_fields(struct pp_call *call, const char *what, const struct pp_body_field *fields, size_t n,
+                    void *out);
 
 /* These two functions answer that a field has a bad value or a bad type. */
 bool pp_bad_value(struct pp_call *call, const char *field, const char *why);

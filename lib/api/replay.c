@@ -192,8 +192,7 @@ void pp_api_replay_batch(struct pp_call *call)
     struct replay_state *s = pp_call_state(call, sizeof(*s));
 
     call->cleanup = free_replay;
-    if (!pp_batch_id_check(call, call->args[0]) || !pp_call_key(call) ||
-        !pp_call_fields(call, PP_BODY_OPTIONAL, "a replay", fields, 3, s))
+    if (!pp_batch_id_check(call, call->args[0]) || !pp_call_fields(call, "a replay", fields, 3, s))
         return;
     call->missing = pp_call_printf(call, "there is no batch %s, or it is not planned yet", call->args[0]);
     if (!call->missing)

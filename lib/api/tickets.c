@@ -83,7 +83,7 @@ void pp_api_post_ticket(struct pp_call *call)
     static const struct pp_body_field fields[] = {{"keys", read_keys}};
     struct pp_event_keys *s = pp_call_state(call, sizeof(*s));
 
-    if (!pp_call_fields(call, false, "a ticket", fields, 1, s))
+    if (!pp_call_fields(call, "a ticket", fields, 1, s))
         return;
     if (s->n > 0)
         pp_event_keys_check(call, s->n, send_ticket);

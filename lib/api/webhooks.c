@@ -258,7 +258,7 @@ void pp_api_put_webhook(struct pp_call *call)
     if (!s)
         return;
     s->put.webhook.name = call->args[0];
-    if (!pp_call_fields(call, false, "a webhook", fields, sizeof(fields) / sizeof(*fields), &s->put.webhook))
+    if (!pp_call_fields(call, "a webhook", fields, sizeof(fields) / sizeof(*fields), &s->put.webhook))
         return;
     if (s->put.webhook.url)
         read_webhook(call, on_old_read);

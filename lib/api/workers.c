@@ -37,7 +37,7 @@ void pp_api_drain_worker(struct pp_call *call)
     struct pp_coordinator *c = call->o->coordinator;
     const char *worker = NULL;
 
-    if (!pp_call_fields(call, false, "a drain", fields, 1, &worker))
+    if (!pp_call_fields(call, "a drain", fields, 1, &worker))
         return;
     if (!json_object_get(call->body, "worker")) {
         pp_call_problem(call, PP_API_MISSING_FIELD, "worker", "worker is missing: an id, or null for all");

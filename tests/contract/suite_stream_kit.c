@@ -83,6 +83,12 @@ static void say_what_was_seen(struct pp_kit *k, struct pp_http_request *req)
             .status = 200, .content_type = "text/plain", .body = text, .body_n = (size_t)n});
 }
 
+static bool head(void *data, struct pp_http_request *req)
+{
+    (void)data, (void)req;
+    return true;
+}
+
 static void handle(void *data, struct pp_http_request *req)
 {
     struct pp_kit *k = data;
@@ -120,7 +126,7 @@ struct pp_kit *pp_kit_open(const struct pp_http_options *options)
     assert_non_null(k);
     k->loop = pp_loop_open();
     assert_non_null(k->loop);
-    struct pp_http_handler handler = {handle, problem, k};
+    struct pp_http_handler handler = {.head = head, .handle = handle, .problem = problem, .data = k};
     assert_int_equal(pp_http_server_open(k->loop, options, &handler, &k->server), PP_OK);
     k->port = k->server->ops->port(k->server);
     return k;

@@ -380,6 +380,8 @@ static void keys_of_peers(void **state)
         {"2001:db8:0:1:ffff::2", 3},
         {"2001:db8:0:2::1", 5},
     };
+    static const char *const texts[] = {
+        "::/64", "127.0.0.1", "192.0.2.7", "2001:db8:0:1::/64", "2001:db8:0:1::/64", "2001:db8:0:2::/64"};
     enum { N = sizeof cases / sizeof *cases };
     struct pp_http_peer_key keys[N];
     for (int i = 0; i < N; i++) {
@@ -388,6 +390,9 @@ static void keys_of_peers(void **state)
         assert_int_equal(inet_pton(AF_INET6, cases[i].address, &sa.sin6_addr), 1);
         memcpy(&any, &sa, sizeof sa);
         keys[i] = pp_http_peer_key(&any);
+        char text[PP_HTTP_PEER_TEXT];
+        pp_http_peer_text(&keys[i], text);
+        assert_string_equal(text, texts[i]);
         assert_int_equal(keys[i].family, cases[i].like == 1 || cases[i].like == 2 ? 4 : 6);
         for (int k = 0; k < i; k++)
             assert_int_equal(memcmp(&keys[i], &keys[k], sizeof keys[i]) == 0, cases[i].like == k);

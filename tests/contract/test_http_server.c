@@ -533,6 +533,84 @@ static void too_large_while_sending(void **state)
     pp_hc_close(&c);
 }
 
+/* A handler that refuses by the head answers before a byte of the body has come. The server reads
+ * none of the body, sends no "100 Continue", and closes the connection. */
+static void refused_by_the_head(void **state)
+{
+    static const char *const fields[] = {
+        "Content-Length: 50\r\nContent-Encoding: gzip\r\n",
+        "Content-Length: 50\r\nExpect: 100-continue\r\n",
+        "Transfer-Encoding: chunked\r\n",
+        "Content-Length: 50\r\nContent-Encoding: br\r\n",
+        "Content-Length: 99999999\r\n",
+    };
+    struct pp_echo *e = *state;
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        struct pp_hc c;
+        struct pp_hc_answer a;
+        char head[256], v[32];
+        snprintf(head, sizeof head, "POST /refuse HTTP/1.1\r\nHost: a\r\n%s\r\n", fields[i]);
+        open_client(&c, e);
+        pp_hc_puts(&c, head);
+        assert_true(pp_hc_read(&c, &a, false));
+        assert_int_equal(a.status, 403);
+        assert_string_equal(pp_hc_header(&a, "Connection", v, sizeof v), "close");
+        pp_hc_puts(&c, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n"); /* is the body, and no request */
+        pp_hc_shutdown(&c);
+        pp_hc_wait_end(&c);
+        assert_false(c.reset);
+        assert_int_equal(c.n, c.at);
+        pp_hc_close(&c);
+    }
+    assert_int_equal(e->heads, 0);
+    /* Without a body, the connection stays open. */
+    struct pp_hc c;
+    open_client(&c, e);
+    pp_hc_puts(&c, "POST /refuse HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"
+                   "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n");
+    expect_answer(&c, 403, "");
+    expect_answer(&c, 200, "-");
+    pp_hc_close(&c);
+}
+
+/* The handler hears of each accepted head whose body does not arrive as a whole. */
+static void requests_dropped(void **state)
+{
+    struct pp_echo *e = *state;
+    struct pp_hc c;
+    open_client(&c, e);
+    post(&c, "Content-Length: 65537\r\n", "", 0, 1);
+    expect_refusal(&c, 413, "body_too_large");
+    assert_int_equal(e->dropped, 1);
+    pp_hc_close(&c);
+    open_client(&c, e);
+    post(&c, "Content-Length: 3\r\n", "a", 1, 1);
+    pp_hc_shutdown(&c);
+    expect_refusal(&c, 400, "bad_request");
+    assert_int_equal(e->dropped, 2);
+    pp_hc_close(&c);
+    open_client(&c, e);
+    post(&c, "Content-Length: 3\r\n", "a", 1, 1);
+    while (e->heads < 3)
+        pp_loop_turn(e->loop, true);
+    pp_hc_close(&c);
+    pp_test_until(e->loop, no_connection, e, 5000);
+    assert_int_equal(e->dropped, 3);
+    assert_int_equal(e->handled, 0);
+}
+
+static void what_a_handler_hears_of_the_caller(void **state)
+{
+    struct pp_hc c;
+    open_client(&c, *state);
+    pp_hc_puts(&c, "GET /peer HTTP/1.1\r\nHost: a\r\n\r\n");
+    expect_answer(&c, 200, "127.0.0.1 - 0");
+    pp_hc_puts(&c,
+               "POST /peer HTTP/1.1\r\nHost: a\r\nSec-Fetch-Site: cross-site\r\nContent-Length: 1\r\n\r\nx");
+    expect_answer(&c, 200, "127.0.0.1 cross-site 1");
+    pp_hc_close(&c);
+}
+
 /* --- heads --- */
 
 #define REST         " HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -758,6 +836,9 @@ int main(void)
         TEST(bodies_refused),
         TEST(gzip_bodies_refused),
         TEST(expect_continue),
+        TEST(refused_by_the_head),
+        TEST(requests_dropped),
+        TEST(what_a_handler_hears_of_the_caller),
         TEST(too_large_while_sending),
         TEST(heads_refused),
         TEST(heads_too_large),

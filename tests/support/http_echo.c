@@ -88,9 +88,37 @@ static void headers(struct pp_echo *e, struct pp_http_request *r)
                           &(struct pp_http_response){.status = 201, .headers = lines, .n_headers = 3});
 }
 
+static void say_peer(struct pp_echo *e, struct pp_http_request *r)
+{
+    char text[256];
+    int n = snprintf(text, sizeof text, "%s %s %d", r->peer, or_dash(r->sec_fetch_site), r->has_body);
+    answer(e, r, text, (size_t)n);
+}
+
+static bool head(void *data, struct pp_http_request *r)
+{
+    struct pp_echo *e = data;
+    if (strcmp(r->path, "/refuse") == 0) {
+        e->server->ops->reply(e->server, r, &(struct pp_http_response){.status = 403});
+        return false;
+    }
+    e->heads++;
+    r->handler = e;
+    return true;
+}
+
+static void dropped(void *data, struct pp_http_request *r)
+{
+    struct pp_echo *e = data;
+    assert_ptr_equal(r->handler, e);
+    e->dropped++;
+}
+
 static void handle(void *data, struct pp_http_request *r)
 {
     struct pp_echo *e = data;
+    assert_ptr_equal(r->handler, e);
+    e->handled++;
     struct pp_http_response empty = {.status = 200};
     assert_int_equal(r->body[r->body_n], '\0');
     if (strcmp(r->path, "/echo") == 0) {
@@ -100,6 +128,8 @@ static void handle(void *data, struct pp_http_request *r)
         e->held[e->n_held++] = r;
     } else if (strcmp(r->path, "/big") == 0 || strcmp(r->path, "/big-copy") == 0) {
         big(e, r, r->path[4] == '\0');
+    } else if (strcmp(r->path, "/peer") == 0) {
+        say_peer(e, r);
     } else if (strcmp(r->path, "/headers") == 0) {
         headers(e, r);
     } else if (strcmp(r->path, "/status") == 0 || strcmp(r->path, "/close") == 0) {
@@ -116,7 +146,7 @@ void pp_echo_open(struct pp_echo *e, const struct pp_http_options *options)
     memset(e, 0, sizeof *e);
     e->loop = pp_loop_open();
     assert_non_null(e->loop);
-    struct pp_http_handler handler = {handle, problem, e};
+    struct pp_http_handler handler = {head, handle, dropped, problem, e};
     assert_int_equal(pp_http_server_open(e->loop, options, &handler, &e->server), PP_OK);
     e->port = e->server->ops->port(e->server);
 }
@@ -143,5 +173,6 @@ void pp_echo_close(struct pp_echo *e)
         pp_echo_release(e);
     pp_loop_close(e->loop);
     assert_int_equal(e->borrowed, 0);
+    assert_int_equal(e->heads, e->handled + e->dropped);
     free(e->pattern);
 }

@@ -1,6 +1,7 @@
 /* http_echo.h: an HTTP server for tests. Its paths:
  *
  *   any method /echo     200, the body as received (empty: "-")
+ *   /peer                200, "peer sec_fetch_site has_body"
  *   /seen                200, "METHOD path query authorization content_type idempotency_key"
  *                        ("-" where absent)
  *   /hold                no answer until the test calls pp_echo_release()
@@ -9,6 +10,7 @@
  *   /status?N            status N without a body
  *   /close               closes the connection
  *   /headers             sends extra headers, good and bad
+ *   /refuse              403 by head()
  *
  * The text of an error answer is "code-name: detail". */
 #ifndef PP_TEST_HTTP_ECHO_H
@@ -24,14 +26,16 @@ struct pp_echo {
     uint16_t port;
     struct pp_http_request *held[PP_ECHO_MAX_HELD];
     size_t n_held;
-    int lent;      /* number of bodies lent to the server so far */
-    int borrowed;  /* number of lent bodies that the server has not given back yet */
-    char *pattern; /* the text of pp_echo_pattern(), which the first call makes */
+    int heads, handled, dropped; /* number of calls of head() that returned true, handle() and dropped() */
+    int lent;                    /* number of bodies lent to the server so far */
+    int borrowed;                /* number of lent bodies that the server has not given back yet */
+    char *pattern;               /* the text of pp_echo_pattern(), which the first call makes */
 };
 
 /* Opens the server. A port of 0 in `options` means any free port. A failure fails the test. */
 void pp_echo_open(struct pp_echo *e, const struct pp_http_options *options);
-/* Closes server and loop. Asserts that the server has given back every body. */
+/* Closes server and loop. Asserts that the server has given back every body, and that each accepted
+ * head was handled or dropped. */
 void pp_echo_close(struct pp_echo *e);
 /* Answers the oldest request for /hold with "held". */
 void pp_echo_release(struct pp_echo *e);

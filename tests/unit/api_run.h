@@ -139,11 +139,13 @@ static inline void api_begin(struct api_run *t, struct pp_http_request *r, enum 
                                   .range = t->range,
                                   .if_range = t->if_range,
                                   .if_none_match = t->if_none_match,
+                                  .has_body = n > 0,
                                   .body = body ? body : "",
                                   .body_n = n};
     t->content_type = t->key = t->range = t->if_range = t->if_none_match = NULL;
     const struct pp_http_handler *h = pp_api_handler(t->api);
-    h->handle(h->data, r);
+    if (h->head(h->data, r))
+        h->handle(h->data, r);
 }
 
 static inline bool api_replied(void *arg)

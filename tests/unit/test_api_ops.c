@@ -168,6 +168,59 @@ static void unknown_and_malformed_keys(void **state)
     t->authorization = NULL;
 }
 
+/* The API judges a request with a body by its head, before the server reads the body. */
+static void heads_are_judged(void **state)
+{
+    static const struct {
+        const char *path, *authorization, *type, *key;
+        int status;
+    } cases[] = {
+        {"/v1/batches", NULL, "application/json", NULL, 401},
+        {"/v1/batches", "Bearer reader", "application/json", NULL, 403},
+        {"/v1/batches?x=1", "Bearer submitter", "application/json", NULL, 400},
+        {"/v1/batches", "Bearer submitter", "text/plain", NULL, 415},
+        {"/v1/batches", "Bearer submitter", NULL, NULL, 415},
+        {"/v1/batches", "Bearer submitter", "application/json", "a b", 400},
+        {"/v1/batches/x/replay", "Bearer submitter", "text/plain", NULL, 415},
+        {"/v1/nothing", "Bearer submitter", "application/json", NULL, 404},
+    };
+    struct api_run *t = *state;
+    const struct pp_http_handler *h = pp_api_handler(t->api);
+    struct pp_api_key keys[6];
+
+    use_keys(t, keys);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        char target[64];
+        snprintf(target, sizeof(target), "%s", cases[i].path);
+        char *query = strchr(target, '?');
+        if (query)
+            *query++ = '\0';
+        struct pp_http_request r = {.method = PP_POST,
+                                    .path = target,
+                                    .query = query ? query : "",
+                                    .authorization = cases[i].authorization,
+                                    .content_type = cases[i].type,
+                                    .idempotency_key = cases[i].key,
+                                    .has_body = true};
+        t->server.replies = 0;
+        assert_false(h->head(h->data, &r));
+        assert_int_equal(t->server.replies, 1);
+        assert_int_equal(t->server.status, cases[i].status);
+    }
+    /* A good head waits for its body, which may never arrive. */
+    struct pp_http_request r = {.method = PP_POST,
+                                .path = "/v1/batches",
+                                .query = "",
+                                .authorization = "Bearer submitter",
+                                .content_type = "application/json; charset=utf-8",
+                                .has_body = true};
+    t->server.replies = 0;
+    assert_true(h->head(h->data, &r));
+    assert_true(pp_api_idle(t->api));
+    h->dropped(h->data, &r);
+    assert_int_equal(t->server.replies, 0);
+}
+
 /* With the key of one client, the API lists the data of that client only. */
 static void bound_keys_see_their_own(void **state)
 {
@@ -762,6 +815,7 @@ int main(void)
         TEST(unknown_parameters),
         TEST(scopes),
         TEST(unknown_and_malformed_keys),
+        TEST(heads_are_judged),
         TEST(bound_keys_see_their_own),
         TEST(client_settings),
         TEST(client_settings_refused),

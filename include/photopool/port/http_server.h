@@ -1,11 +1,13 @@
-/* http_server.h: HTTP as the API's handlers see it: whole requests in, whole answers out.
+/* http_server.h: HTTP as the API's handlers see it: heads and whole requests in, whole answers out.
  *
  * The server (adapter/http) does the protocol: parsing, strictness, timeouts, limits by address,
  * gzip of request bodies, keep-alive. Everything here runs on the loop thread.
  *
- * The server calls `handle` when a request is complete. The handler answers exactly once, now or
- * later, by reply() or open_stream(); the request lives until then. If the caller hangs up first,
- * the handler still calls reply(), and the server drops the answer. */
+ * The server calls head() when the head of a request is complete, and handle() when its body is,
+ * too. So the handler refuses a request before the server reads or decodes a byte of its body. The
+ * handler answers exactly once: from within head(), or after handle(), now or later, by reply() or
+ * open_stream(). The request lives until then. If the caller hangs up first, the handler still
+ * calls reply(), and the server drops the answer. */
 #ifndef PHOTOPOOL_PORT_HTTP_SERVER_H
 #define PHOTOPOOL_PORT_HTTP_SERVER_H
 
@@ -24,13 +26,16 @@ struct pp_http_request {
     const char *query; /* the part after '?', not decoded; "" if there is none */
     /* The headers that handlers read; NULL if the request does not have the header. */
     const char *authorization, *content_type, *idempotency_key, *if_none_match, *range, *if_range, *accept,
-        *last_event_id, *origin, *host;
+        *last_event_id, *origin, *host, *sec_fetch_site;
+    const char *peer; /* the caller's address as text, "2001:db8:0:1::/64" for IPv6; "unix": a unix socket */
     bool websocket;   /* true: a valid WebSocket handshake (RFC 6455 4.2.1), so open_stream() may take it */
-    const char *body; /* decoded, with a NUL after it; "" if there is no body */
+    bool has_body;    /* the head announces a body */
+    const char *body; /* from handle() on: decoded, with a NUL after it; "" if there is no body */
     size_t body_n;
     bool hung_up; /* true: the caller has closed the connection, or its sending side */
     /* The handler may set this callback; NULL: none. The server calls it once when it sets hung_up,
-     * but not from within handle(), not after the answer, and not if bytes of a next request wait.
+     * but not before or within handle(), not after the answer, and not if bytes of a next request
+     * wait.
      * The handler still has to answer, and may do so from within this callback. */
     void (*on_hang_up)(struct pp_http_request *req);
     void *handler; /* private data of the handler */
@@ -51,7 +56,16 @@ struct pp_http_response {
 };
 
 struct pp_http_handler {
+    /* The head of a request is complete, and the server has not read a byte of the body. Returns
+     * true if the server is to read the body; then exactly one call of handle() or dropped()
+     * follows. Returns false if the handler has answered by reply(); if the request has a body, the
+     * connection closes after that answer. */
+    bool (*head)(void *data, struct pp_http_request *req);
+    /* The request is complete. */
     void (*handle)(void *data, struct pp_http_request *req);
+    /* The connection has ended, or the server has refused the body, before the request was
+     * complete. The request is gone after this call; the handler does not answer. */
+    void (*dropped)(void *data, struct pp_http_request *req);
     /* The server calls this when it refuses a request itself (bad_request, body_too_large, ...), so
      * that all errors look alike. Writes the problem document, at most `cap` bytes, into buf and
      * returns its length. */

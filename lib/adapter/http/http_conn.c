@@ -258,7 +258,7 @@ void pp_conn_leave_peer(struct pp_conn *c)
 void pp_conn_close(struct pp_conn *c)
 {
     struct pp_http *s = c->server;
-    struct pp_http_exchange *left = c->state == PP_CONN_HANDLE ? c->exchange : NULL;
+    struct pp_http_exchange *x = c->exchange;
     if (c->state == PP_CONN_CLOSING)
         return;
     pp_list_remove(&s->states[c->state], &c->in_state);
@@ -266,18 +266,19 @@ void pp_conn_close(struct pp_conn *c)
     if (c->ready)
         pp_list_remove(&s->ready, &c->in_ready);
     c->ready = false;
-    if (left)
-        left->conn = NULL; /* the handler still has the exchange, and frees it by answering */
-    else if (c->exchange)
-        pp_exchange_free(c->exchange);
+    if (x)
+        x->conn = NULL;
     c->exchange = NULL;
     struct pp_http_stream *st = c->stream ? pp_stream_gone(c) : NULL;
     c->state = PP_CONN_CLOSING;
     pp_assert(s->stats.connections > 0, "more connections close than were opened");
     s->stats.connections--;
     uv_close((uv_handle_t *)&c->tcp, on_closed);
-    if (left) /* called last, because the handler may call the server */
-        pp_exchange_hang_up(left);
+    /* The handler is told last, because it may call the server. */
+    if (x && x->phase == PP_EXCHANGE_HANDLE)
+        pp_exchange_hang_up(x); /* the handler still has the exchange, and frees it by answering */
+    else if (x)
+        pp_exchange_drop(x);
     if (st)
         st->events->closed(st);
 }

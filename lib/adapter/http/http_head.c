@@ -143,6 +143,7 @@ static const struct {
     {"last-event-id", offsetof(struct pp_http_head, req.last_event_id), true},
     {"expect", offsetof(struct pp_http_head, expect), false},
     {"origin", offsetof(struct pp_http_head, req.origin), false},
+    {"sec-fetch-site", offsetof(struct pp_http_head, req.sec_fetch_site), false},
     {"sec-websocket-key", offsetof(struct pp_http_head, ws_key), true},
     {"sec-websocket-version", offsetof(struct pp_http_head, ws_version), true},
 };
@@ -281,9 +282,10 @@ static bool check_head(struct pp_http_head *head, const struct connection_option
         head->coding = PP_CODING_GZIP;
     else
         head->coding = PP_CODING_OTHER;
+    head->req.has_body = head->chunked || head->length > 0;
     head->keep_alive = !o->close && (!head->http10 || o->keep_alive);
-    head->expect_continue = !head->http10 && head->expect && strcasecmp(head->expect, "100-continue") == 0 &&
-                            (head->chunked || head->length > 0);
+    head->expect_continue =
+        !head->http10 && head->expect && strcasecmp(head->expect, "100-continue") == 0 && head->req.has_body;
     return true;
 }
 

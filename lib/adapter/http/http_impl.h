@@ -15,6 +15,8 @@
  *                                                    |                                 ^
  *                                                    +-> STREAM -> STREAM_END ---------+
  *
+ * Between HEAD and BODY, the handler judges the head, during which the state is HANDLE.
+ *
  * LINGER: the answer is sent, and the server has shut its side of the connection. It drops what
  * still arrives, so that no reset overtakes the answer. CLOSING has no list: uv_close() has been
  * called.
@@ -57,13 +59,21 @@ enum pp_conn_state {
 struct pp_http;
 struct pp_stream;
 
+enum pp_exchange_phase {
+    PP_EXCHANGE_HEAD,  /* the handler judges the head, or the server has not asked it yet */
+    PP_EXCHANGE_BODY,  /* the handler waits for handle() or dropped() */
+    PP_EXCHANGE_HANDLE /* the handler has the whole request */
+};
+
 /* One request, from the end of its head until its answer. Its strings point into `text`. */
 struct pp_http_exchange {
     uint32_t magic;
+    enum pp_exchange_phase phase;
     struct pp_http *server;
     struct pp_conn *conn; /* NULL after the connection was closed: the server then drops the answer */
     struct pp_http_head head;
     struct pp_http_body body;
+    char peer[PP_HTTP_PEER_TEXT];
     char text[];
 };
 
@@ -177,6 +187,9 @@ void pp_conn_defer(struct pp_conn *c);
 /* Answers the request with a problem document, and closes the connection. */
 void pp_conn_refuse(struct pp_conn *c, const struct pp_http_refusal *why);
 void pp_exchange_free(struct pp_http_exchange *x);
+/* Frees a request that the handler will not get as a whole. Tells the handler if it waits for
+ * it. */
+void pp_exchange_drop(struct pp_http_exchange *x);
 /* Tells the handler that the client hung up. The handler may free the exchange during the call. */
 void pp_exchange_hang_up(struct pp_http_exchange *x);
 struct pp_http_exchange *pp_exchange_of(struct pp_http_request *req);

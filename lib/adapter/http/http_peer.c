@@ -1,6 +1,7 @@
 /* http_peer.c: the keys of client addresses, and the table of peers. */
 #include "adapter/http/http_peer.h"
 
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -24,6 +25,16 @@ struct pp_http_peer_key pp_http_peer_key(const struct sockaddr_storage *sa)
         memcpy(key.addr, in6.sin6_addr.s6_addr + (v4 ? 12 : 0), v4 ? 4 : sizeof key.addr);
     }
     return key;
+}
+
+void pp_http_peer_text(const struct pp_http_peer_key *key, char out[PP_HTTP_PEER_TEXT])
+{
+    uint8_t addr[16] = {0};
+    memcpy(addr, key->addr, sizeof key->addr);
+    const char *text = inet_ntop(key->family == 4 ? AF_INET : AF_INET6, addr, out, PP_HTTP_PEER_TEXT - 3);
+    pp_assert(text, "an address does not fit into its text");
+    if (key->family == 6)
+        memcpy(out + strlen(out), "/64", sizeof "/64");
 }
 
 struct pp_http_peer *pp_http_peer_get(struct pp_http_peer **peers, const struct pp_http_peer_key *key)

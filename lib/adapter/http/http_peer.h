@@ -37,6 +37,10 @@ struct pp_http_peer {
 /* Returns the key of a client's address. An IPv4 address mapped into IPv6 counts as IPv4. */
 struct pp_http_peer_key pp_http_peer_key(const struct sockaddr_storage *sa);
 
+/* Writes the address as text: "192.0.2.7", or "2001:db8:0:1::/64" for IPv6. */
+#define PP_HTTP_PEER_TEXT 64
+void pp_http_peer_text(const struct pp_http_peer_key *key, char out[PP_HTTP_PEER_TEXT]);
+
 /* In the functions below, `peers` is the hash table of all peers that have a connection, or
  * NULL. */
 

@@ -59,6 +59,15 @@ void pp_exchange_free(struct pp_http_exchange *x)
     pp_http_unref(s);
 }
 
+void pp_exchange_drop(struct pp_http_exchange *x)
+{
+    const struct pp_http_handler *h = &x->server->handler;
+    pp_assert(x->phase != PP_EXCHANGE_HANDLE, "a request is dropped that a handler has");
+    if (x->phase == PP_EXCHANGE_BODY)
+        h->dropped(h->data, &x->head.req);
+    pp_exchange_free(x);
+}
+
 void pp_exchange_hang_up(struct pp_http_exchange *x)
 {
     void (*on_hang_up)(struct pp_http_request * req) = x->head.req.on_hang_up;
@@ -87,7 +96,7 @@ void pp_conn_refuse(struct pp_conn *c, const struct pp_http_refusal *why)
         .n_headers = header ? 1 : 0,
     };
     if (c->exchange)
-        pp_exchange_free(c->exchange);
+        pp_exchange_drop(c->exchange);
     c->exchange = NULL;
     c->keep = false;
     pp_conn_answer(c, &res, head_only);
@@ -100,9 +109,10 @@ static void dispatch(struct pp_conn *c)
     struct pp_http_exchange *x = c->exchange;
     struct pp_http *s = c->server;
     struct pp_http_request *req = &x->head.req;
+    pp_assert(x->phase == PP_EXCHANGE_BODY, "a handler gets a request whose head it has not accepted");
+    x->phase = PP_EXCHANGE_HANDLE;
     req->body = x->body.p ? x->body.p : "";
     req->body_n = x->body.n;
-    req->impl = x;
     pp_conn_set_state(c, PP_CONN_HANDLE);
     s->stats.requests_total++;
     s->handler.handle(s->handler.data, req);
@@ -122,6 +132,28 @@ static void on_body_result(struct pp_conn *c, enum pp_http_body_result r)
     }
 }
 
+/* Asks the handler whether the server is to read the body. Returns false if it is not: then the
+ * handler has answered. */
+static bool judge_head(struct pp_conn *c)
+{
+    struct pp_http *s = c->server;
+    struct pp_http_exchange *x = c->exchange;
+    struct pp_http_request *req = &x->head.req;
+    pp_http_peer_text(&c->peer->key, x->peer);
+    req->peer = x->peer;
+    req->body = "";
+    req->impl = x;
+    pp_conn_set_state(c, PP_CONN_HANDLE); /* the handler may answer */
+    if (!s->handler.head(s->handler.data, req)) {
+        pp_assert(c->exchange != x, "a handler refuses a request without an answer");
+        s->stats.requests_total++;
+        return false;
+    }
+    pp_assert(c->exchange == x && c->state == PP_CONN_HANDLE, "a handler answers, and wants the body");
+    x->phase = PP_EXCHANGE_BODY;
+    return true;
+}
+
 /* Begins a request. p[0..n) is its head, and `more` bytes have arrived after the head. */
 static void begin_request(struct pp_conn *c, const char *p, size_t n, size_t more)
 {
@@ -133,6 +165,8 @@ static void begin_request(struct pp_conn *c, const char *p, size_t n, size_t mor
         pp_conn_refuse(c, &why);
         return;
     }
+    if (!judge_head(c))
+        return;
     enum pp_http_body_result r = pp_http_body_init(&x->body, &x->head, s->options.max_body, &s->budget);
     bool expects = r == PP_BODY_MORE && x->head.expect_continue && more == 0;
     on_body_result(c, r);

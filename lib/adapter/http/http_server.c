@@ -151,7 +151,9 @@ static void reply(struct pp_http_server *port, struct pp_http_request *req,
     pp_assert(x->server == s, "a request is answered by another server");
     if (c) {
         pp_assert(c->state == PP_CONN_HANDLE && c->exchange == x, "a request is answered twice");
-        c->keep = x->head.keep_alive && !res->close && !s->draining;
+        pp_assert(x->phase != PP_EXCHANGE_BODY, "a request is answered before it is complete");
+        bool unread = x->phase == PP_EXCHANGE_HEAD && req->has_body;
+        c->keep = x->head.keep_alive && !unread && !res->close && !s->draining;
         c->exchange = NULL;
         pp_conn_answer(c, res, req->method == PP_HEAD);
     } else if (res->release) {

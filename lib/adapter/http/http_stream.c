@@ -95,6 +95,7 @@ enum pp_err pp_stream_open(struct pp_http_server *port, struct pp_http_request *
     struct pp_http *s = pp_container_of(port, struct pp_http, port);
     struct pp_http_exchange *x = pp_exchange_of(req);
     struct pp_conn *c = x->conn;
+    pp_assert(x->phase == PP_EXCHANGE_HANDLE, "a stream begins before its request is complete");
     if (kind == PP_STREAM_WEBSOCKET ? !req->websocket : req->method == PP_HEAD)
         return PP_EINVAL;
     if (!c || c->read_end)
