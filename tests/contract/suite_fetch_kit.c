@@ -171,7 +171,7 @@ void run_get_init(struct run_get *g, struct fetch_kit *k, const char *host, cons
 
 void run_get_start(struct run_get *g)
 {
-    g->t.headers = g->headers;
+    g->t.headers = &g->headers;
     pp_runner_start(g->kit->runner, &g->t);
 }
 

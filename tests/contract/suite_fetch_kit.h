@@ -19,6 +19,7 @@
 
 #include "core/sniff.h"
 #include "photopool/code.h"
+#include "pipeline/fetch/headers.h"
 #include "pipeline/fetch/run.h"
 #include "raw_origin.h"
 #include "test_clock.h"
@@ -55,7 +56,7 @@ struct run_get {
     struct pp_task task;
     struct fetch_kit *kit;
     char url[1024];
-    const char *headers[4];
+    struct pp_headers headers; /* the client's extra headers */
     /* what the test replies to a HOP event (a redirect); the kit sends the reply when the test
      * waits */
     enum run_hops answer;

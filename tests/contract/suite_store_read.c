@@ -316,7 +316,8 @@ static void client_settings(void **state)
                             .concurrency = 7,
                             .weight = 3,
                             .paused = true,
-                            .headers = "{\"User-Agent\":\"x\"}",
+                            .headers = "{\"User-Agent\":\"x\",\"Authorization\":{\"value\":\"Basic x\","
+                                       "\"hosts\":[\"img.shop.example\"]}}",
                             .updated_at = 42};
     struct pp_client plain = {.id = "a"},
                      free_of_limits = {.id = "c", .rpm_set = true, .rpm_unlimited = true};

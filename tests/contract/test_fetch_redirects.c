@@ -365,7 +365,7 @@ static void go_with_secrets(struct site *s, struct run_get *g, const char *targe
 {
     run_get_init(g, &s->k, NULL, "/to");
     lead_to(s, target);
-    memcpy(g->headers, secrets, sizeof(secrets));
+    memcpy(g->headers.lines, secrets, sizeof(secrets));
     run_get_start(g);
     run_get_wait(g, 9000);
     run_expect(g, target, 0);
@@ -399,12 +399,33 @@ static void harmless_headers_go_everywhere(void **state)
 
     run_get_init(&g, &s->k, NULL, "/to");
     (void)snprintf(s->target, sizeof(s->target), "http://other.test:%u/photo", s->port);
-    g.headers[0] = "User-Agent: importer/1";
-    g.headers[1] = "Referer: http://shop.test/";
+    g.headers.lines[0] = "User-Agent: importer/1";
+    g.headers.lines[1] = "Referer: http://shop.test/";
     run_get_start(&g);
     run_get_wait(&g, 9000);
     assert_non_null(strstr(s->heads[1], "\r\nUser-Agent: importer/1\r\n"));
     assert_non_null(strstr(s->heads[1], "\r\nReferer: http://shop.test/\r\n"));
+}
+
+/* A header that is bound to a host goes to this host only, also when a redirect leads there. */
+static void bound_headers_go_to_their_host(void **state)
+{
+    struct site *s = *state;
+    struct run_get g;
+
+    run_get_init(&g, &s->k, NULL, "/to");
+    lead_to(s, "http://other.test:%u/photo");
+    g.headers.lines[0] = "Authorization: Basic eDp5";
+    g.headers.hosts[0] = " other.test ";
+    g.headers.lines[1] = "X-Api-Key: k";
+    g.headers.hosts[1] = " shop.test ";
+    run_get_start(&g);
+    run_get_wait(&g, 9000);
+    run_expect(&g, "redirected", 0);
+    assert_null(strstr(s->heads[0], "Authorization:"));
+    assert_non_null(strstr(s->heads[0], "\r\nX-Api-Key: k\r\n"));
+    assert_non_null(strstr(s->heads[1], "\r\nAuthorization: Basic eDp5\r\n"));
+    assert_null(strstr(s->heads[1], "X-Api-Key:"));
 }
 
 static void validators_belong_to_the_first_url(void **state)
@@ -462,6 +483,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_redirect_does_not_wait_for_its_body, setup, teardown),
         cmocka_unit_test_setup_teardown(credentials_stay_with_their_host, setup, teardown),
         cmocka_unit_test_setup_teardown(harmless_headers_go_everywhere, setup, teardown),
+        cmocka_unit_test_setup_teardown(bound_headers_go_to_their_host, setup, teardown),
         cmocka_unit_test_setup_teardown(validators_belong_to_the_first_url, setup, teardown),
         cmocka_unit_test(https_is_not_left),
     };

@@ -334,6 +334,7 @@ STORE(store_put_client, pp_store_put_client)
 {
     F->puts++;
     snprintf(F->put_client, sizeof(F->put_client), "%s", r->client.id);
+    snprintf(F->put_headers, sizeof(F->put_headers), "%s", r->client.headers ? r->client.headers : "");
     return fake_later(&F->back, &r->req, F->err);
 }
 

@@ -61,6 +61,7 @@ struct fake_store {
     struct pp_store_results results_asked;
     struct pp_store_replay replay_asked;
     char put_client[65];
+    char put_headers[4200]; /* "" if the client has none */
     /* A request for results with a larger limit than this ends with PP_ENOMEM; 0 means that none
      * does. */
     size_t results_enomem_above;

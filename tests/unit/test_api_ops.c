@@ -260,7 +260,8 @@ static void client_settings(void **state)
                              "\"headers\":{ \"User-Agent\" : \"x/1\" }}"),
                      200);
     assert_string_equal(t->server.body, "{\"client\":\"42\",\"rpm\":null,\"concurrency\":3,\"weight\":2,"
-                                        "\"paused\":true,\"headers\":{\"User-Agent\":\"x/1\"}}");
+                                        "\"paused\":true,\"headers\":{\"User-Agent\":\"set\"}}");
+    assert_string_equal(t->store.put_headers, "{\"User-Agent\":\"x/1\"}");
     assert_string_equal(t->store.put_client, "42");
     /* PUT replaces the settings: an empty object sets all of them to their defaults. */
     assert_int_equal(api_ask(t, PP_PUT, "/v1/clients/42", "{}"), 200);
@@ -270,6 +271,40 @@ static void client_settings(void **state)
     t->params.client_rpm = 0;
     assert_int_equal(api_get(t, "/v1/clients/43"), 200);
     assert_true(json_is_null(api_at(t, "rpm")));
+}
+
+#define BOUND "{\"value\":\"Basic x\",\"hosts\":[\"img.shop.example\"]}"
+
+/* The API stores the values of headers, but never shows them; a PUT with "set" keeps them. */
+static void header_values_are_write_only(void **state)
+{
+    struct api_run *t = *state;
+
+    t->store.clients[t->store.n_clients++] =
+        (struct pp_client){.id = "42", .headers = "{\"Authorization\":" BOUND ",\"X-Key\":\"k1\"}"};
+    assert_int_equal(api_get(t, "/v1/clients/42"), 200);
+    assert_non_null(strstr(t->server.body, "\"headers\":{\"Authorization\":\"set\",\"X-Key\":\"set\"}}"));
+    assert_int_equal(api_get(t, "/v1/clients"), 200);
+    assert_non_null(strstr(t->server.body, "\"headers\":{\"Authorization\":\"set\",\"X-Key\":\"set\"}}"));
+    assert_null(strstr(t->server.body, "Basic"));
+
+    assert_int_equal(api_ask(t, PP_PUT, "/v1/clients/42",
+                             "{\"headers\":{\"Authorization\":\"set\",\"X-New\":\"n\",\"X-Key\":\"k2\"}}"),
+                     200);
+    assert_string_equal(t->store.put_headers,
+                        "{\"Authorization\":" BOUND ",\"X-New\":\"n\",\"X-Key\":\"k2\"}");
+    assert_non_null(strstr(t->server.body, "\"Authorization\":\"set\",\"X-New\":\"set\",\"X-Key\":\"set\""));
+    /* Without a new value, only the hosts change. */
+    assert_int_equal(api_ask(t, PP_PUT, "/v1/clients/42",
+                             "{\"headers\":{\"Authorization\":{\"value\":\"set\",\"hosts\":[\"b.example\"]},"
+                             "\"X-Key\":{\"value\":\"set\",\"hosts\":[\"c.example\"]}}}"),
+                     200);
+    assert_string_equal(t->store.put_headers,
+                        "{\"Authorization\":{\"value\":\"Basic x\",\"hosts\":[\"b.example\"]},"
+                        "\"X-Key\":{\"value\":\"k1\",\"hosts\":[\"c.example\"]}}");
+    assert_int_equal(api_ask(t, PP_PUT, "/v1/clients/42", "{\"headers\":{\"X-Other\":\"set\"}}"), 422);
+    assert_string_equal(api_code(t), "bad_value");
+    assert_string_equal(api_str(t, "field"), "headers.X-Other");
 }
 
 static void client_settings_refused(void **state)
@@ -292,6 +327,7 @@ static void client_settings_refused(void **state)
         {"{\"headers\":{\"Host\":\"x\"}}", 422, "bad_value", "headers.Host"},
         {"{\"headers\":{\"X\":\"a\\r\\nb\"}}", 422, "bad_value", "headers.X"},
         {"{\"headers\":{\"X\":1}}", 422, "bad_value", "headers.X"},
+        {"{\"headers\":{\"X\":{\"value\":\"v\",\"hosts\":[\"*.a\"]}}}", 422, "bad_value", "headers.X"},
         {"{\"rmp\":1}", 400, "unknown_field", "rmp"},
         {"{\"rpm\":1,\"rpm\":2}", 400, "bad_json", ""},
         {"{\"rpm\":", 400, "bad_json", ""},
@@ -818,6 +854,7 @@ int main(void)
         TEST(heads_are_judged),
         TEST(bound_keys_see_their_own),
         TEST(client_settings),
+        TEST(header_values_are_write_only),
         TEST(client_settings_refused),
         TEST(lists_in_pages),
         TEST(photo_bytes),

@@ -1,5 +1,4 @@
-/* Tests a client's request headers: which are accepted, and which are sent on after a redirect to
- * another host. */
+/* Tests a client's request headers: which are accepted, and which are sent to a host. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -60,6 +59,11 @@ static const struct {
     {"{\"A\": 1}", "A"},
     {"{\"A\": null}", "A"},
     {"{\"A\": [\"x\"]}", "A"},
+    {"{\"A\": {}}", "A"},
+    {"{\"A\": {\"value\": 1, \"hosts\": [\"a\"]}}", "A"},
+    {"{\"A\": {\"value\": \"x\\ny\", \"hosts\": [\"a\"]}}", "A"},
+    {"{\"A\": {\"value\": \"x\", \"hosts\": [\"a\"], \"b\": 1}}", "A"},
+    {"{\"Host\": {\"value\": \"x\", \"hosts\": [\"a\"]}}", "Host"},
     {"{\"\": \"x\"}", ""},
     {"{\"A B\": \"x\"}", "A B"},
     {"{\"A:\": \"x\"}", "A:"},
@@ -162,27 +166,73 @@ static void sets_are_shared(void **state)
     pp_headers_unref(h);
 }
 
+/* Asserts that `host` gets exactly these lines. */
+static void check_host(const struct pp_headers *h, const char *host, bool other_host, const char *const *want)
+{
+    const char *out[PP_CLIENT_HEADERS_MAX + 1];
+    size_t i;
+
+    pp_headers_for_host(h, host, other_host, out);
+    for (i = 0; want[i] && out[i]; i++)
+        assert_string_equal(out[i], want[i]);
+    assert_true(!want[i] && !out[i]);
+}
+
+#define LINES(...) ((const char *[]){__VA_ARGS__, NULL})
+
 static void only_harmless_ones_go_to_another_host(void **state)
 {
-    const char *const lines[] = {
-        "Authorization: x",    "User-Agent: me", "Cookie: c",         "accept: */*", "X-Key: k",
-        "ACCEPT-LANGUAGE: de", "Accept-X: y",    "Referer: http://x", "User: x",     NULL};
-    const char *out[PP_CLIENT_HEADERS_MAX + 1];
+    const struct pp_headers h = {.lines = {"Authorization: x", "User-Agent: me", "Cookie: c", "accept: */*",
+                                           "X-Key: k", "ACCEPT-LANGUAGE: de", "Accept-X: y",
+                                           "Referer: http://x", "User: x"}};
 
     (void)state;
-    pp_headers_for_host(lines, false, out);
-    for (int i = 0; i < 10; i++)
-        assert_ptr_equal(out[i], lines[i]);
-    pp_headers_for_host(lines, true, out);
-    assert_string_equal(out[0], "User-Agent: me");
-    assert_string_equal(out[1], "accept: */*");
-    assert_string_equal(out[2], "ACCEPT-LANGUAGE: de");
-    assert_string_equal(out[3], "Referer: http://x");
-    assert_null(out[4]);
-    pp_headers_for_host(NULL, true, out);
-    assert_null(out[0]);
-    pp_headers_for_host(NULL, false, out);
-    assert_null(out[0]);
+    check_host(&h, "shop.example", false, h.lines);
+    check_host(&h, "shop.example", true,
+               LINES("User-Agent: me", "accept: */*", "ACCEPT-LANGUAGE: de", "Referer: http://x"));
+    check_host(NULL, "shop.example", true, LINES(NULL));
+    check_host(NULL, "shop.example", false, LINES(NULL));
+}
+
+static void bound_headers_go_to_their_hosts_only(void **state)
+{
+    struct pp_headers *h;
+    char bad[65];
+
+    (void)state;
+    assert_int_equal(
+        pp_headers_parse("{\"Authorization\": {\"value\": \"Basic x\", \"hosts\": "
+                         "[\"IMG.shop.example\", \"[2001:DB8::1]\", \"127.1\"]}, \"Accept\": \"a\"}",
+                         &h, bad),
+        PP_OK);
+    for (int other = 0; other < 2; other++) {
+        check_host(h, "img.shop.example", other, LINES("Authorization: Basic x", "Accept: a"));
+        check_host(h, "2001:db8::1", other, LINES("Authorization: Basic x", "Accept: a"));
+        check_host(h, "127.0.0.1", other, LINES("Authorization: Basic x", "Accept: a"));
+        check_host(h, "shop.example", other, LINES("Accept: a"));
+        check_host(h, "x.img.shop.example", other, LINES("Accept: a"));
+        check_host(h, "img.shop.exampl", other, LINES("Accept: a"));
+    }
+    pp_headers_unref(h);
+}
+
+static void refuses_hosts_that_are_no_names(void **state)
+{
+    static const char *const hosts[] = {
+        "",          "[]",        "[1]",      "[\"\"]",    "[\"a b\"]",    "[\"a/b\"]",      "[\"a:80\"]",
+        "[\"u@a\"]", "[\"a?b\"]", "[\"a#\"]", "[\"*.a\"]", "[\"a\\\\b\"]", "[\"[::1]:80\"]", "[\"[::1\"]",
+        "\"a\""};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(hosts) / sizeof(*hosts); i++) {
+        char json[200], bad[65];
+        struct pp_headers *h;
+        snprintf(json, sizeof(json), "{\"X-A\": {\"value\": \"v\"%s%s}}", hosts[i][0] ? ", \"hosts\": " : "",
+                 hosts[i]);
+        if (pp_headers_parse(json, &h, bad) != PP_EINVAL)
+            fail_msg("accepted: %s", json);
+        assert_string_equal(bad, "X-A");
+    }
 }
 
 int main(void)
@@ -194,6 +244,8 @@ int main(void)
         cmocka_unit_test(refuses_too_many_and_too_long),
         cmocka_unit_test(sets_are_shared),
         cmocka_unit_test(only_harmless_ones_go_to_another_host),
+        cmocka_unit_test(bound_headers_go_to_their_hosts_only),
+        cmocka_unit_test(refuses_hosts_that_are_no_names),
     };
 
     return cmocka_run_group_tests_name("headers", tests, NULL, NULL);

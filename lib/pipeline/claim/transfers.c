@@ -194,7 +194,7 @@ static void init_transfer(struct pp_claimer *claimer, struct claim_transfer *t, 
     t->base.task = task;
     t->claim = claim;
     t->client = c;
-    t->base.headers = c->settings.headers ? c->settings.headers->lines : NULL;
+    t->base.headers = c->settings.headers;
     t->base.limited = c->slot.rate.rpm > 0;
     t->base.send_until = &c->slot.send_until_ms;
     t->loop = loop_of(claimer, task);

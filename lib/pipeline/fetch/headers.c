@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #include "base/check.h"
+#include "core/url.h"
 
 /* Headers that a client may not set: the fetcher sets them itself, or they would change a request's
  * meaning or framing. */
@@ -49,6 +50,61 @@ static bool acceptable(const char *name, const json_t *value)
            json_is_string(value) && is_value(json_string_value(value)) && json_string_length(value) <= 1024;
 }
 
+/* Appends a host name, as the fetcher spells it, and a space. Returns false if it is none. */
+static bool add_host(FILE *hosts, const char *name)
+{
+    char url[PP_URL_HOST_MAX + 16];
+    struct pp_url u;
+    bool v6 = name && name[0] == '[';
+
+    if (!name || strpbrk(name, "/?#@\\") || (strchr(name, ':') && !v6) || strlen(name) >= PP_URL_HOST_MAX ||
+        (v6 && name[strlen(name) - 1] != ']'))
+        return false;
+    int n = snprintf(url, sizeof(url), "http://%s", name);
+    if (pp_url_parse(&u, url, (size_t)n) != 0)
+        return false;
+    fprintf(hosts, "%s ", u.host);
+    return true;
+}
+
+/* Reads the hosts to which a header is bound. */
+static enum pp_err read_hosts(const json_t *list, char **out)
+{
+    size_t i, n = 0;
+    json_t *name;
+    bool fine =
+        json_is_array(list) && json_array_size(list) > 0 && json_array_size(list) <= PP_HEADER_HOSTS_MAX;
+    FILE *hosts = open_memstream(out, &n);
+
+    if (!hosts)
+        return PP_ENOMEM;
+    fputc(' ', hosts);
+    json_array_foreach(list, i, name) fine = fine && add_host(hosts, json_string_value(name));
+    bool failed = ferror(hosts);
+    if (fclose(hosts) != 0 || failed)
+        return PP_ENOMEM;
+    return fine ? PP_OK : PP_EINVAL;
+}
+
+/* Adds a member of the object as line `i`. */
+static enum pp_err add_line(struct pp_headers *h, unsigned i, const char *name, const json_t *value)
+{
+    bool bound = json_is_object(value);
+    const json_t *text = bound ? json_object_get(value, "value") : value;
+    char *line, *hosts = NULL;
+
+    if (!acceptable(name, text) || (bound && json_object_size(value) != 2))
+        return PP_EINVAL;
+    enum pp_err err = bound ? read_hosts(json_object_get(value, "hosts"), &hosts) : PP_OK;
+    h->hosts[i] = hosts;
+    if (err != PP_OK)
+        return err;
+    if (asprintf(&line, "%s: %s", name, json_string_value(text)) < 0)
+        return PP_ENOMEM;
+    h->lines[i] = line;
+    return PP_OK;
+}
+
 static enum pp_err add_lines(struct pp_headers *h, json_t *object, char bad[65])
 {
     const char *name;
@@ -57,14 +113,11 @@ static enum pp_err add_lines(struct pp_headers *h, json_t *object, char bad[65])
 
     json_object_foreach(object, name, value)
     {
-        if (n == PP_CLIENT_HEADERS_MAX || !acceptable(name, value)) {
+        enum pp_err err = n < PP_CLIENT_HEADERS_MAX ? add_line(h, n++, name, value) : PP_EINVAL;
+        if (err == PP_EINVAL)
             snprintf(bad, 65, "%.64s", name);
-            return PP_EINVAL;
-        }
-        char *line;
-        if (asprintf(&line, "%s: %s", name, json_string_value(value)) < 0)
-            return PP_ENOMEM;
-        h->lines[n++] = line;
+        if (err != PP_OK)
+            return err;
     }
     return PP_OK;
 }
@@ -105,17 +158,23 @@ void pp_headers_unref(struct pp_headers *h)
     pp_assert(!h || h->refs > 0, "headers are released twice");
     if (!h || --h->refs > 0)
         return;
-    for (unsigned i = 0; h->lines[i]; i++)
+    for (unsigned i = 0; i < PP_CLIENT_HEADERS_MAX; i++) {
         free((char *)h->lines[i]);
+        free((char *)h->hosts[i]);
+    }
     free(h);
 }
 
-void pp_headers_for_host(const char *const *lines, bool other_host, const char **out)
+void pp_headers_for_host(const struct pp_headers *h, const char *host, bool other_host, const char **out)
 {
     unsigned n = 0;
-    for (; lines && *lines; lines++)
-        if (!other_host || listed(harmless, *lines, strcspn(*lines, ":")))
-            out[n++] = *lines;
+
+    for (unsigned i = 0; h && h->lines[i]; i++) {
+        const char *line = h->lines[i];
+        if (h->hosts[i] ? listed(h->hosts[i], host, strlen(host))
+                        : !other_host || listed(harmless, line, strcspn(line, ":")))
+            out[n++] = line;
+    }
     pp_assert(n <= PP_CLIENT_HEADERS_MAX, "a client has too many headers");
     out[n] = NULL;
 }

@@ -234,7 +234,7 @@ static void enter_exchange(struct fetch_run *r)
     x->https = r->url.https;
     x->etag = r->conditional ? task->etag : NULL;
     x->last_modified = r->conditional ? task->last_modified : NULL;
-    pp_headers_for_host(r->t->headers, r->other_host, r->headers);
+    pp_headers_for_host(r->t->headers, r->url.host, r->other_host, r->headers);
     x->headers = r->headers;
     x->connect_ms = left < limits.connect_ms ? left : limits.connect_ms;
     if (x->connect_ms < 1)

@@ -48,8 +48,8 @@ struct pp_transfer {
 
     /* The claimer sets these members before START: */
     struct pp_task *task;
-    /* The client's extra header lines, ended by NULL; valid as long as the claim. */
-    const char *const *headers;
+    /* The client's extra headers; valid as long as the claim. NULL: none. */
+    const struct pp_headers *headers;
     bool limited; /* True: the client has a rate limit, so the fetch loop reports SENT. */
     /* The slot allows requests until this time (monotonic). The value belongs to the client and is
      * valid as long as the client. */
