@@ -198,7 +198,9 @@ static void on_photo_found(struct pp_call *call)
     }
     s->n = size;
     pp_call_header(call, "ETag: \"%s\"", s->hex);
-    pp_call_header(call, "Cache-Control: public, max-age=31536000, immutable");
+    /* A shared cache would give the photo to callers without a key (RFC 9111 section 3.5). */
+    pp_call_header(call, "Cache-Control: %s, max-age=31536000, immutable",
+                   call->o->params->n_keys > 0 ? "private" : "public");
     if (matches(req->if_none_match, s->hex)) {
         struct pp_http_response res = {.status = 304};
         pp_call_reply(call, &res);

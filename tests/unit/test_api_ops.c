@@ -437,6 +437,20 @@ static void photo_bytes(void **state)
     assert_int_equal(api_get(t, photo_path), 404);
 }
 
+/* With keys, a cache that several callers share must not keep a photo. */
+static void photos_are_private_with_keys(void **state)
+{
+    struct api_run *t = *state;
+    struct pp_api_key keys[6];
+
+    use_keys(t, keys);
+    give_photo(t);
+    t->authorization = "Bearer reader";
+    assert_int_equal(api_get(t, photo_path), 200);
+    assert_true(api_has_header(t, "Cache-Control: private, max-age=31536000, immutable\n"));
+    t->authorization = NULL;
+}
+
 static void photo_not_modified(void **state)
 {
     struct api_run *t = *state;
@@ -858,6 +872,7 @@ int main(void)
         TEST(client_settings_refused),
         TEST(lists_in_pages),
         TEST(photo_bytes),
+        TEST(photos_are_private_with_keys),
         TEST(photo_not_modified),
         TEST(photo_ranges),
         TEST(photo_range_of_other_bytes),
