@@ -16,6 +16,8 @@
 #include "base/ledger.h"
 #include "wire_parts.h"
 
+#define REPLAY_BYTES (64u << 20) /* memory for the replays that are being prepared, at least */
+
 struct pp_wire {
     struct pp_loop *loop;
     struct pp_log *log;
@@ -230,6 +232,16 @@ static bool needs_data(const struct pp_config *c, unsigned roles)
     return !pp_wire_is_fleet(c) || ((roles & PP_ROLE_API) && c->ingest.journal);
 }
 
+/* Opens the ledger, and limits the rows that have a fixed limit. */
+static void set_limits(struct pp_wire *w)
+{
+    uint64_t replay = pp_api_replay_memory(&w->params.params);
+
+    pp_ledger_init(&w->ledger);
+    w->ledger.rows[PP_RES_REPLAYS].limit = replay > REPLAY_BYTES ? replay : REPLAY_BYTES;
+    w->p.ledger = &w->ledger;
+}
+
 static enum pp_err open_all(struct pp_wire *w, unsigned roles, struct pp_wire_error *error)
 {
     enum pp_err err = pp_wire_params_init(&w->params, w->config);
@@ -242,8 +254,7 @@ static enum pp_err open_all(struct pp_wire *w, unsigned roles, struct pp_wire_er
     w->p.loop = w->loop;
     w->p.log = w->log;
     w->p.params = &w->params.params;
-    pp_ledger_init(&w->ledger);
-    w->p.ledger = &w->ledger;
+    set_limits(w);
     err = check_ca_file(w->config->fetch.ca_file, error);
     if (err == PP_OK && needs_data(w->config, roles))
         err = lock_data(w, error);

@@ -201,6 +201,7 @@ struct pp_api *pp_api_open(const struct pp_api_options *options)
         return NULL;
     api->o = *options;
     pp_list_init(&api->polls);
+    pp_list_init(&api->replays);
     api->handler = (struct pp_http_handler){
         .head = on_head, .handle = on_request, .dropped = on_dropped, .problem = on_refused, .data = api};
     if (open_parts(api))

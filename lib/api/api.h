@@ -67,6 +67,8 @@ struct pp_api_options {
 /* Opens the API and copies the options. Returns NULL if out of memory or if a thread can't
  * start. */
 struct pp_api *pp_api_open(const struct pp_api_options *options);
+/* Returns how many bytes one replay takes from the ledger's row REPLAYS at most. */
+uint64_t pp_api_replay_memory(const struct pp_params *params);
 /* Returns the handler for the HTTP server; it lives as long as the API. */
 const struct pp_http_handler *pp_api_handler(struct pp_api *api);
 /* Returns true if no call, stream, long-poll or readiness probe is in flight. A call whose body has

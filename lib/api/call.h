@@ -23,7 +23,7 @@
 #define PP_CALL_ARGS      3
 #define PP_CALL_PARAMS    72 /* a query has at most this many parameters, repeated ones included */
 #define PP_CALL_HEADERS   8
-#define PP_CALL_STATE_MAX 2304        /* a handler's state has at most this many bytes */
+#define PP_CALL_STATE_MAX 2560        /* a handler's state has at most this many bytes */
 #define PP_CALL_OUT_MAX   (96u << 20) /* an answer has at most this many bytes */
 
 /* Flags that a row of endpoints.h can have. */
@@ -53,6 +53,19 @@ struct pp_endpoint {
     void (*handle)(struct pp_call *call);
 };
 
+/* A replay whose items are being gathered; links a call into pp_api.replays. */
+struct pp_api_replay {
+    struct pp_node node;
+    const char *batch_id; /* the batch that is replayed; NULL: not in the list */
+};
+
+/* A replay that was accepted: the batch that was replayed, and the batch that replays it. */
+struct pp_api_replayed {
+    char from[PP_BATCH_ID_MAX], to[PP_BATCH_ID_MAX];
+};
+
+#define PP_API_REPLAYED 64 /* the API remembers this many accepted replays, the newest ones */
+
 /* The API of one process. */
 struct pp_api {
     struct pp_api_options o;
@@ -65,6 +78,9 @@ struct pp_api {
     struct pp_photos *photos; /* NULL without the role api */
     struct pp_list polls;     /* the calls of GET /v1/events that wait for events (long-polls) */
     size_t streams;           /* the number of subscribers by SSE and WebSocket */
+    struct pp_list replays;   /* the replays whose items are being gathered */
+    struct pp_api_replayed replayed[PP_API_REPLAYED]; /* a ring */
+    size_t n_replayed;                                /* how many were ever put into the ring */
 };
 
 struct pp_param_text {

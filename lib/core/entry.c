@@ -22,6 +22,12 @@ void pp_entry_photo(struct pp_buf *b, const char *url, size_t url_n)
     pp_buf_str(b, url, url_n);
 }
 
+size_t pp_entry_item_size(size_t id_n, size_t meta_n, uint32_t n_photos, size_t urls_n)
+{
+    /* five numbers: index, the lengths of id and meta, has_meta, n_photos; a length for each URL */
+    return 17 + id_n + meta_n + 4 * (size_t)n_photos + urls_n;
+}
+
 bool pp_entry_open(struct pp_entry_reader *r, const void *p, size_t n)
 {
     *r = (struct pp_entry_reader){.r = {.p = p, .n = n}};

@@ -23,6 +23,9 @@ void pp_entry_begin(struct pp_buf *b);
 void pp_entry_item(struct pp_buf *b, uint32_t index, const char *id, size_t id_n, const char *meta,
                    size_t meta_n, uint32_t n_photos);
 void pp_entry_photo(struct pp_buf *b, const char *url, size_t url_n);
+/* Returns how many bytes an item adds to an entry at most; `urls_n` is the length of all its URLs
+ * together. */
+size_t pp_entry_item_size(size_t id_n, size_t meta_n, uint32_t n_photos, size_t urls_n);
 
 struct pp_entry_reader {
     struct pp_reader r;   /* r.failed becomes true when the reader finds damage, and stays true */

@@ -291,6 +291,8 @@ STORE(store_object, pp_store_object)
 STORE(store_replay, pp_store_replay)
 {
     F->replay_asked = *r;
+    if (F->replay_enomem_above && r->limit > F->replay_enomem_above)
+        return fake_later(&F->back, &r->req, PP_ENOMEM);
     r->items = pp_arena_array(r->req.arena, FAKE_MAX, sizeof(*r->items));
     r->photos = 0;
     r->n = 0;

@@ -65,6 +65,7 @@ struct fake_store {
     /* A request for results with a larger limit than this ends with PP_ENOMEM; 0 means that none
      * does. */
     size_t results_enomem_above;
+    size_t replay_enomem_above; /* the same for replays */
     size_t puts, lookups;
 };
 

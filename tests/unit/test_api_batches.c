@@ -564,6 +564,14 @@ static void an_item(void **state)
 
 /* --- replay --- */
 
+/* Takes the newest entry out of the queue, which only remembers its key. */
+static void plan_entry(struct api_run *t)
+{
+    struct pp_ingest_entry *e = &t->ingest.entries[t->ingest.n - 1].entry;
+    free((char *)e->batch_id);
+    e->batch_id = strdup("planned");
+}
+
 static void replay(void **state)
 {
     struct api_run *t = *state;
@@ -603,6 +611,7 @@ static void replay(void **state)
     assert_string_equal(api_str(t, "batch_id"), id);
     assert_int_equal(t->ingest.n, 1);
 
+    plan_entry(t);
     t->store.n_items = 0; /* From here on the store finds no photo to replay. */
     assert_int_equal(api_ask(t, PP_POST, "/v1/batches/" ID_A "/replay", NULL), 200);
     t->key = "fresh";
@@ -617,6 +626,67 @@ static void replay(void **state)
     assert_string_equal(api_code(t), "idempotency_mismatch");
     assert_int_equal(t->ingest.n, 1);
     assert_int_equal(t->metrics.batches_accepted, 1);
+}
+
+static void one_replay_at_a_time(void **state)
+{
+    struct api_run *t = *state;
+    struct pp_http_request first;
+
+    results_of(t, 3);
+    t->ingest.back.hold = true; /* The first request ends only when its append is answered. */
+    api_begin(t, &first, PP_POST, "/v1/batches/" ID_A "/replay", NULL, 0);
+    while (t->ingest.n == 0)
+        pp_loop_turn(t->loop, true);
+    assert_int_equal(api_ask(t, PP_POST, "/v1/batches/" ID_A "/replay", NULL), 409);
+    assert_string_equal(api_code(t), "replay_in_progress");
+    assert_true(api_has_header(t, "Retry-After: 1\n"));
+    t->server.replies = 0;
+    fake_release(&t->ingest.back);
+    pp_test_until(t->loop, api_replied, t, 5000);
+    assert_int_equal(t->server.status, 202);
+
+    /* It is in progress until its entry is planned; then the next one may begin. */
+    assert_int_equal(api_ask(t, PP_POST, "/v1/batches/" ID_A "/replay", NULL), 409);
+    assert_int_equal(api_ask(t, PP_POST, "/v1/batches/" ID_A "/replay", "{\"dry_run\":true}"), 200);
+    assert_int_equal(t->ingest.n, 1);
+    plan_entry(t);
+    assert_int_equal(api_ask(t, PP_POST, "/v1/batches/" ID_A "/replay", NULL), 202);
+    assert_int_equal(t->ledger.rows[PP_RES_REPLAYS].used, 0);
+}
+
+static void replays_have_bounded_memory(void **state)
+{
+    struct api_run *t = *state;
+    struct pp_account *row = &t->ledger.rows[PP_RES_REPLAYS];
+
+    results_of(t, 3);
+    row->limit = pp_api_replay_memory(&t->params);
+    uint64_t others = row->limit - (4 << 20) - 4096;
+    pp_account_force(row, others); /* A page and a small entry still fit. */
+    assert_int_equal(api_ask(t, PP_POST, "/v1/batches/" ID_A "/replay", NULL), 202);
+    assert_int_equal(row->used, others);
+    plan_entry(t);
+    pp_account_force(row, 1);
+    assert_int_equal(api_ask(t, PP_POST, "/v1/batches/" ID_A "/replay", NULL), 503);
+    assert_string_equal(api_code(t), "overloaded");
+    assert_true(api_has_header(t, "Retry-After: 5\n"));
+    assert_int_equal(row->used, others + 1);
+    assert_int_equal(t->ingest.n, 1);
+    pp_account_give(row, others + 1);
+    assert_int_equal(api_ask(t, PP_POST, "/v1/batches/" ID_A "/replay", NULL), 202);
+}
+
+static void a_page_of_a_replay_that_is_too_large(void **state)
+{
+    struct api_run *t = *state;
+
+    results_of(t, 3);
+    t->store.replay_enomem_above = 62;
+    assert_int_equal(api_ask(t, PP_POST, "/v1/batches/" ID_A "/replay", NULL), 202);
+    assert_int_equal(api_int(t, "photos"), 3);
+    assert_int_equal(t->store.replay_asked.limit, 62);
+    assert_int_equal(t->ledger.rows[PP_RES_REPLAYS].used, 0);
 }
 
 static void replay_bodies(void **state)
@@ -671,6 +741,9 @@ int main(void)
         TEST(results_larger_than_memory),
         TEST(an_item),
         TEST(replay),
+        TEST(one_replay_at_a_time),
+        TEST(replays_have_bounded_memory),
+        TEST(a_page_of_a_replay_that_is_too_large),
         TEST(replay_bodies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
