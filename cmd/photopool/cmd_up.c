@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -282,6 +283,7 @@ static int open_server(struct server *s)
     struct pp_wire_error error;
 
     signal(SIGPIPE, SIG_IGN);
+    umask(077); /* every file is private; only the blob store makes files for others */
     curl_global_init(CURL_GLOBAL_DEFAULT);
     s->log = pp_log_open(STDERR_FILENO, s->config->log.level, s->config->log.format == PP_CONFIG_LOG_JSON,
                          LOG_RATE);

@@ -1,19 +1,16 @@
 /* wire.c: opens the adapters, the pipeline and the API of one process, in the order of struct
  * pp_wire, and closes them in the reverse order. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "adapter/cares/resolver.h"
 #include "adapter/curl/fetcher.h"
 #include "adapter/http/http_server.h"
 #include "api/api.h"
 #include "base/ledger.h"
+#include "data_dir.h"
 #include "wire_parts.h"
 
 #define REPLAY_BYTES (64u << 20) /* memory for the replays that are being prepared, at least */
@@ -24,8 +21,7 @@ struct pp_wire {
     const struct pp_config *config;
     struct pp_wire_params params;
     struct pp_ledger ledger;
-    /* descriptor of the lock file, which locks the data directory while it is open */
-    int data_lock;
+    struct pp_data_dir data;
     char **pins; /* the lines of fetch.resolve, which fix addresses for hosts */
     struct pp_pipeline p;
     struct pp_api *api;
@@ -34,81 +30,18 @@ struct pp_wire {
     struct pp_timer *api_timer;
     void (*drained)(void *data);
     void *drained_data;
-    struct pp_timer *alive; /* sets the lock file's time again and again while the process runs */
     bool draining, pipeline_open, ended;
 };
 
-/* --- the lock file of the data directory --- */
-
-/* The lock file is empty while a process runs, and contains "clean" after an orderly end. The
- * file's time is the last moment at which the process was known to be alive. The margin covers
- * photos whose bytes were stored some time before their record. */
-#define ALIVE_MS         10000
+/* Photos' bytes are stored before their record, at most this long. */
 #define ORPHAN_MARGIN_MS 600000
 
-static const char clean[] = "clean\n";
-
-static void still_alive(void *data)
+static enum pp_err open_data(struct pp_wire *w, struct pp_wire_error *error)
 {
-    struct pp_wire *w = data;
-    (void)futimens(w->data_lock, NULL);
-}
-
-/* Returns the time when an earlier process crashed, as the lock file shows it, or 0 if none
- * crashed. */
-static int64_t crashed_at(int fd)
-{
-    char text[sizeof(clean)] = "";
-    struct stat st;
-
-    if (fstat(fd, &st) != 0 || pread(fd, text, sizeof(text) - 1, 0) < 0 || strcmp(text, clean) == 0)
-        return 0;
-    return (int64_t)st.st_mtim.tv_sec * 1000;
-}
-
-static enum pp_err lock_data(struct pp_wire *w, struct pp_wire_error *error)
-{
-    const char *dir = w->config->data_dir;
-    char path[4096];
-
-    if (mkdir(dir, 0755) != 0 && errno != EEXIST)
-        return pp_wire_explain(error, PP_EIO,
-                               "data directory %s can't be made: %s; choose another with --data DIR", dir,
-                               strerror(errno));
-    snprintf(path, sizeof(path), "%s/lock", dir);
-    bool old = access(path, F_OK) == 0;
-    w->data_lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (w->data_lock < 0)
-        return pp_wire_explain(error, PP_EIO,
-                               "%s can't be opened: %s; choose another directory with --data DIR", path,
-                               strerror(errno));
-    if (flock(w->data_lock, LOCK_EX | LOCK_NB) != 0) {
-        close(w->data_lock);
-        w->data_lock = -1;
-        return pp_wire_explain(
-            error, PP_EBUSY,
-            "data directory %s is in use by another photopool; stop it, or choose another with --data DIR",
-            dir);
-    }
-    int64_t crashed = old ? crashed_at(w->data_lock) : 0;
-    w->params.params.orphans_since_ms = crashed > 0 ? crashed - ORPHAN_MARGIN_MS : 0;
-    if (ftruncate(w->data_lock, 0) != 0)
-        return pp_wire_explain(error, PP_EIO, "%s can't be written: %s", path, strerror(errno));
-    w->alive = pp_timer_open(w->loop, still_alive, w);
-    if (!w->alive)
-        return pp_wire_explain(error, PP_ENOMEM, "out of memory");
-    pp_timer_start(w->alive, ALIVE_MS, ALIVE_MS);
-    return PP_OK;
-}
-
-static void unlock_data(struct pp_wire *w)
-{
-    pp_timer_close(w->alive);
-    if (w->data_lock < 0)
-        return;
-    if (w->ended && pwrite(w->data_lock, clean, sizeof(clean) - 1, 0) < 0)
-        pp_log(w->log, PP_LOG_WARN, "lock file can't be written", "error", strerror(errno), NULL);
-    close(w->data_lock);
+    enum pp_err err = pp_data_dir_open(&w->data, w->loop, w->log, w->config->data_dir, error);
+    if (w->data.crashed_ms > 0)
+        w->params.params.orphans_since_ms = w->data.crashed_ms - ORPHAN_MARGIN_MS;
+    return err;
 }
 
 /* --- opening the adapters --- */
@@ -257,7 +190,7 @@ static enum pp_err open_all(struct pp_wire *w, unsigned roles, struct pp_wire_er
     set_limits(w);
     err = check_ca_file(w->config->fetch.ca_file, error);
     if (err == PP_OK && needs_data(w->config, roles))
-        err = lock_data(w, error);
+        err = open_data(w, error);
     if (err == PP_OK)
         err = pp_wire_open_ports(&w->p, w->config, error);
     if (err != PP_OK)
@@ -279,7 +212,7 @@ static void close_all(struct pp_wire *w)
         w->http->ops->close(w->http);
     pp_api_close(w->api);
     pp_wire_close_ports(&w->p);
-    unlock_data(w);
+    pp_data_dir_close(&w->data, w->ended);
     pp_timer_close(w->api_timer);
     for (char **pin = w->pins; pin && *pin; pin++)
         free(*pin);
@@ -302,7 +235,7 @@ enum pp_err pp_wire_open(struct pp_loop *loop, struct pp_log *log, const struct 
     w->loop = loop;
     w->log = log;
     w->config = config;
-    w->data_lock = -1;
+    w->data.lock = -1;
     error->text[0] = '\0';
     enum pp_err err = open_all(w, roles, error);
     if (err == PP_OK) {

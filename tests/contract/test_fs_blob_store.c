@@ -63,6 +63,48 @@ static const uint8_t abc_sha256[32] = {0xba, 0x78, 0x16, 0xbf, 0x8f, 0x01, 0xcf,
 
 static struct iovec abc = {(void *)"abc", 3};
 
+static void photos_are_readable_whatever_the_umask(void **state)
+{
+    static const char *const names[] = {"photos", "photos/sha256/ba/78", "photos/" ABC_PATH};
+    static const mode_t modes[] = {0755, 0755, 0644};
+    char root[600], path[900];
+    struct pp_blob_store *b;
+    struct stat st;
+
+    (void)state;
+    const char *dir = pp_test_tmpdir();
+    (void)snprintf(root, sizeof(root), "%s/photos", dir);
+    mode_t before = umask(077);
+    assert_int_equal(open_plain(root, &b), PP_OK);
+    assert_int_equal(b->ops->put(b, abc_sha256, "jpg", &abc, 1, NULL), PP_OK);
+    umask(before);
+    b->ops->close(b);
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
+        assert_int_equal(stat(path, &st), 0);
+        assert_int_equal(st.st_mode & 07777, modes[i]);
+    }
+}
+
+static void links_are_not_read(void **state)
+{
+    const char *root = pp_test_tmpdir();
+    char path[700], moved[700], text[8];
+    struct pp_blob_store *b;
+    size_t n;
+    uint64_t size;
+
+    (void)state;
+    assert_int_equal(open_plain(root, &b), PP_OK);
+    assert_int_equal(b->ops->put(b, abc_sha256, "jpg", &abc, 1, NULL), PP_OK);
+    (void)snprintf(path, sizeof(path), "%s/%s", root, ABC_PATH);
+    (void)snprintf(moved, sizeof(moved), "%s/moved", root);
+    assert_int_equal(rename(path, moved), 0);
+    assert_int_equal(symlink(moved, path), 0);
+    assert_int_equal(b->ops->get(b, abc_sha256, "jpg", 0, text, sizeof(text), &n, &size), PP_EIO);
+    b->ops->close(b);
+}
+
 static void names_are_as_documented(void **state)
 {
     const char *root = pp_test_tmpdir();
@@ -333,10 +375,16 @@ static void a_new_replica_disturbs_nobody(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_are_as_documented),           cmocka_unit_test(objects_cut_short_are_replaced),
-        cmocka_unit_test(leftovers_of_killed_processes_go),  cmocka_unit_test(an_impossible_root_is_reported),
-        cmocka_unit_test(a_store_that_vanishes_is_reported), cmocka_unit_test(failed_writes_leave_nothing),
-        cmocka_unit_test(processes_share_a_folder),          cmocka_unit_test(a_new_replica_disturbs_nobody),
+        cmocka_unit_test(names_are_as_documented),
+        cmocka_unit_test(objects_cut_short_are_replaced),
+        cmocka_unit_test(leftovers_of_killed_processes_go),
+        cmocka_unit_test(an_impossible_root_is_reported),
+        cmocka_unit_test(a_store_that_vanishes_is_reported),
+        cmocka_unit_test(failed_writes_leave_nothing),
+        cmocka_unit_test(photos_are_readable_whatever_the_umask),
+        cmocka_unit_test(links_are_not_read),
+        cmocka_unit_test(processes_share_a_folder),
+        cmocka_unit_test(a_new_replica_disturbs_nobody),
     };
 
     return pp_suite_blob_store(&(struct pp_blob_subject){"blob store: files", place, open_plain, temps}) +

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "adapter/sqlite/schema.h"
 #include "adapter/sqlite/sqlite_store.h"
@@ -37,6 +39,43 @@ static void one_process_at_a_time(void **state)
     struct pp_task_store *second;
     assert_int_equal(open_store(k->loop, k->place, &second), PP_EBUSY);
     sk_reopen(k);
+}
+
+/* The umask allows everything. */
+static void nobody_else_can_read_the_files(void **state)
+{
+    struct store_kit *k = *state;
+    static const char *const suffixes[] = {"", "-wal", "-shm", ".lock"};
+    struct pp_task_store *store;
+    const char *path = place();
+    mode_t before = umask(0);
+    enum pp_err err = open_store(k->loop, path, &store);
+    umask(before);
+    assert_int_equal(err, PP_OK);
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+        char name[300];
+        struct stat st;
+        snprintf(name, sizeof name, "%s%s", path, suffixes[i]);
+        assert_int_equal(stat(name, &st), 0);
+        assert_int_equal(st.st_mode & 07777, 0600);
+    }
+    store->ops->close(store);
+}
+
+static void links_are_refused(void **state)
+{
+    struct store_kit *k = *state;
+    static const char *const suffixes[] = {"", "-wal", ".lock"};
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+        struct pp_task_store *store;
+        char name[300], target[300];
+        const char *path = place();
+        snprintf(name, sizeof name, "%s%s", path, suffixes[i]);
+        snprintf(target, sizeof target, "%s.target", path);
+        assert_int_equal(symlink(target, name), 0);
+        assert_int_not_equal(open_store(k->loop, path, &store), PP_OK);
+        assert_int_equal(access(target, F_OK), -1);
+    }
 }
 
 static void run_sql(const char *path, const char *sql)
@@ -138,8 +177,10 @@ static void a_disk_that_fails(void **state)
 int main(void)
 {
     const struct CMUnitTest own[] = {
-        T(one_process_at_a_time), T(newer_schema_is_refused), T(an_older_schema),
-        T(not_a_database),        T(a_disk_that_fails),
+        T(one_process_at_a_time), T(nobody_else_can_read_the_files),
+        T(links_are_refused),     T(newer_schema_is_refused),
+        T(an_older_schema),       T(not_a_database),
+        T(a_disk_that_fails),
     };
     int failed = pp_suite_task_store(&subject);
     return failed + cmocka_run_group_tests_name("sqlite's own", own, NULL, NULL);

@@ -31,7 +31,7 @@ def own_mounts():
 
 
 def mount_tmpfs(path, size):
-    call("mount", b"tmpfs", path.encode(), b"tmpfs", 0, f"size={size}".encode())
+    call("mount", b"tmpfs", path.encode(), b"tmpfs", 0, f"size={size},mode=0700".encode())
 
 
 def small_disk(case, name, size):

@@ -19,6 +19,9 @@
 #include "base/text.h"
 
 #define TEMP_MAX_AGE_S 3600
+/* Web servers of other users may serve the photos, whatever the umask of this process is. */
+#define FILE_MODE 0644
+#define DIR_MODE  0755
 
 struct fs_store {
     struct pp_blob_store base;
@@ -81,8 +84,11 @@ static enum pp_err open_part(struct fs_store *s, struct pp_blob_part *part)
     *part = (struct pp_blob_part){.store = s};
     snprintf(part->temp, sizeof(part->temp), "tmp/%ld-%016llx-%llu", (long)getpid(),
              (unsigned long long)s->nonce, (unsigned long long)atomic_fetch_add(&s->counter, 1));
-    part->fd = openat(s->root, part->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    return part->fd >= 0 ? PP_OK : from_errno();
+    part->fd = openat(s->root, part->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, FILE_MODE);
+    if (part->fd < 0)
+        return from_errno();
+    (void)fchmod(part->fd, FILE_MODE); /* fails where the file system has no modes */
+    return PP_OK;
 }
 
 static int sync_dir(struct fs_store *s, const char *path, size_t n)
@@ -101,7 +107,11 @@ static int sync_dir(struct fs_store *s, const char *path, size_t n)
 
 static bool make_dir(int at, const char *path)
 {
-    return mkdirat(at, path, 0755) == 0 || errno == EEXIST;
+    if (mkdirat(at, path, DIR_MODE) == 0)
+        (void)fchmodat(at, path, DIR_MODE, 0);
+    else if (errno != EEXIST)
+        return false;
+    return true;
 }
 
 /* Makes the directories "sha256/ab" and "sha256/ab/cd" of an object's path. Opening the store has
@@ -229,7 +239,7 @@ static enum pp_err fs_get(struct pp_blob_store *b, const uint8_t sha256[32], con
     struct stat st;
 
     pp_object_path(path, sha256, ext);
-    int fd = openat(fs_of(b)->root, path, O_RDONLY | O_CLOEXEC);
+    int fd = openat(fs_of(b)->root, path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return errno == ENOENT ? PP_ENOTFOUND : from_errno();
     enum pp_err err = fstat(fd, &st) == 0 ? PP_OK : PP_EIO;
@@ -269,7 +279,7 @@ struct fs_scan {
 
 static DIR *open_dir(struct fs_store *s, const char *path)
 {
-    int fd = openat(s->root, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = openat(s->root, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     if (fd >= 0 && !dir)
         close(fd);

@@ -1,15 +1,18 @@
 /* slots_db.c: reads and writes the SQLite table of slots. */
 #include "adapter/local/slots_db.h"
 
+#include <fcntl.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/check.h"
+#include "base/private_file.h"
 #include "photopool/shared_constants.h"
 
 /* A holder that crashed may have used its reserved permits up to this many ms after its last write.
@@ -96,7 +99,11 @@ struct pp_slots_db *pp_slots_db_open(const char *path)
     if (!db)
         return NULL;
     read_boot_id(db->boot);
-    if (sqlite3_open_v2(path, &db->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
+    int file = pp_private_open(AT_FDCWD, path); /* SQLite opens the file below; it is private then */
+    if (file >= 0)
+        close(file);
+    if (file < 0 ||
+        sqlite3_open_v2(path, &db->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
                         NULL) != SQLITE_OK ||
         sqlite3_busy_timeout(db->db, 5000) != SQLITE_OK ||
         sqlite3_exec(db->db, schema, NULL, NULL, NULL) != SQLITE_OK || !prepare_all(db) || !look_back(db)) {

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/private_file.h"
 
 /* A commit that leaves so many pages in the log (WAL), 16 MiB, moves them into the database file.
  * Large enough that a page that is written often is moved once; small enough that the move takes
@@ -246,16 +247,43 @@ static void *take_reader(void *data)
     return &f->readers[i];
 }
 
+/* Opens a private file into *fd. Returns PP_EINVAL if the path is a link, or the file another
+ * user's. */
+static enum pp_err open_private(const char *path, int *fd)
+{
+    *fd = pp_private_open(AT_FDCWD, path);
+    if (*fd >= 0)
+        return PP_OK;
+    switch (errno) {
+    case ELOOP:
+    case EPERM: return PP_EINVAL;
+    case ENOSPC:
+    case EDQUOT: return PP_ENOSPC;
+    default: return PP_EIO;
+    }
+}
+
+/* Makes the database file, which SQLite then opens, private. SQLite gives its journal files the
+ * mode of the database file, and does not follow links to them. */
+static enum pp_err make_private(const char *path)
+{
+    int fd;
+    enum pp_err err = open_private(path, &fd);
+    if (err == PP_OK)
+        close(fd);
+    return err;
+}
+
 /* Locks the file `path`.lock for this process. Returns PP_EBUSY if another process holds it. */
 static enum pp_err lock_file(struct pp_sq_file *f, const char *path)
 {
     char *name = NULL;
     if (asprintf(&name, "%s.lock", path) < 0)
         return PP_ENOMEM;
-    f->lock = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    enum pp_err err = open_private(name, &f->lock);
     free(name);
-    if (f->lock < 0)
-        return errno == ENOSPC ? PP_ENOSPC : PP_EIO;
+    if (err != PP_OK)
+        return err;
     if (flock(f->lock, LOCK_EX | LOCK_NB) != 0)
         return errno == EWOULDBLOCK ? PP_EBUSY : PP_EIO;
     return PP_OK;
@@ -265,6 +293,8 @@ static enum pp_err open_connections(struct pp_sq_file *f, const char *path)
 {
     const struct pp_sq_kind *kind = f->kind;
     enum pp_err err = lock_file(f, path);
+    if (err == PP_OK)
+        err = make_private(path);
     if (err == PP_OK)
         err = open_db(f->state->db, kind, path, false);
     if (err == PP_OK)
