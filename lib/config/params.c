@@ -209,7 +209,7 @@ P(STRING, "kafka.topic", kafka.topic, "photopool.results", 1, 249, 0,
 P(DURATION, "idempotency.retention", idempotency.retention_ms, "24h", HR(24), DAY(30), LIVE,
   "How long the answer to an Idempotency-Key is kept.")
 
-P(DURATION, "results.retention", results.retention_ms, "30d", HR(1), DAY(3650), LIVE,
+P(DURATION, "results.retention", results.retention_ms, "30d", MIN(1), DAY(3650), LIVE,
   "How long results and finished batches can be read.")
 
 E("log.level", log.level, "info", "error|warn|info|debug", LIVE,
