@@ -107,11 +107,10 @@ static int sync_dir(struct fs_store *s, const char *path, size_t n)
 
 static bool make_dir(int at, const char *path)
 {
-    if (mkdirat(at, path, DIR_MODE) == 0)
-        (void)fchmodat(at, path, DIR_MODE, 0);
-    else if (errno != EEXIST)
-        return false;
-    return true;
+    if (mkdirat(at, path, DIR_MODE) != 0)
+        return errno == EEXIST;
+    /* a file system without modes refuses this */
+    return fchmodat(at, path, DIR_MODE, 0) == 0 || errno == EPERM || errno == ENOTSUP;
 }
 
 /* Makes the directories "sha256/ab" and "sha256/ab/cd" of an object's path. Opening the store has
