@@ -117,6 +117,8 @@ void pp_wire_params_reload(struct pp_wire_params *w, const struct pp_config *c)
     p->idempotency_ms = c->idempotency.retention_ms;
     p->results_ms = c->results.retention_ms;
     p->metrics_public = c->http.metrics_public;
+    p->hosts = c->http.hosts.item;
+    p->n_hosts = c->http.hosts.n;
     p->events_ms = c->events.retention_ms;
     p->events_bytes = (uint64_t)c->events.max_bytes;
     p->retry = (struct pp_retry_params){.max_attempts = bounded(c->retry.attempts),

@@ -7,8 +7,8 @@
 #include "pipeline/pipeline.h"
 #include "wire.h"
 
-/* The parameters of the pipeline, with the arrays that they point to. The delays of retries are an
- * array of the configuration, which outlives this struct. */
+/* The parameters of the pipeline, with the arrays that they point to. The delays of retries and the
+ * names of the server are arrays of the configuration, which outlives this struct. */
 struct pp_wire_params {
     struct pp_params params;
     struct pp_cidr *networks;

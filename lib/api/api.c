@@ -91,8 +91,8 @@ static bool read_head(struct pp_call *call)
     struct segment args[PP_CALL_ARGS];
     size_t n = 0;
 
-    return find_endpoint(call, args, &n) && pp_call_authorize(call) && decode_args(call, args, n) &&
-           pp_call_read_query(call) && pp_call_media_type(call) &&
+    return pp_call_same_site(call) && find_endpoint(call, args, &n) && pp_call_authorize(call) &&
+           decode_args(call, args, n) && pp_call_read_query(call) && pp_call_media_type(call) &&
            (!(call->endpoint->flags & PP_KEYED) || pp_call_key(call));
 }
 
@@ -153,7 +153,7 @@ static size_t on_refused(void *data, enum pp_api_code code, const char *detail, 
     if (internal)
         pp_incident_log(api->o.log, "serving HTTP", detail ? detail : "", incident);
     pp_buf_init(&out, cap > 0 ? cap - 1 : 0);
-    pp_problem_write(&out, code, detail, NULL, internal ? incident : NULL);
+    pp_problem_write(&out, code, detail, NULL, NULL, internal ? incident : NULL);
     size_t n = out.failed ? 0 : out.n;
     pp_assert(n < cap || n == 0, "a problem is longer than the server's buffer");
     if (n > 0)

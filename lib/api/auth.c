@@ -3,8 +3,9 @@
  * A key has the scopes that its configuration lists and no others: admin includes neither read nor
  * submit. The caller's key is hashed and compared with every configured hash, each in constant
  * time, so that the time of a refusal does not reveal anything about the keys. If no keys are
- * configured, everything is allowed; the configuration then permits only loopback addresses to
- * listen on. */
+ * configured, everything is allowed to the programs of this machine, but not to the web pages in
+ * its browsers (core/site.h); the configuration then permits only loopback addresses to listen
+ * on. */
 #include "api/call.h"
 
 #include <openssl/crypto.h>
@@ -13,6 +14,7 @@
 #include <strings.h>
 
 #include "base/check.h"
+#include "core/site.h"
 #include "photopool/scope.h"
 
 #define KEY_MAX 1024
@@ -65,6 +67,34 @@ static bool refuse_key(struct pp_call *call, bool given)
                    given ? ", error=\"invalid_token\"" : "");
     return pp_call_problem(call, PP_API_UNAUTHORIZED, NULL,
                            given ? "the key is not one of this server's" : "the request has no key");
+}
+
+/* Refuses a request that a web page may have sent. */
+static bool refuse_site(struct pp_call *call, const char *header, const char *value, const char *remedy)
+{
+    call->remedy = remedy;
+    return pp_call_problem(call, PP_API_FORBIDDEN, NULL,
+                           "this server has no keys, so it takes no request with %s: %.100s", header,
+                           value ? value : "");
+}
+
+bool pp_call_same_site(struct pp_call *call)
+{
+    const struct pp_http_request *req = call->req;
+    const struct pp_params *params = call->o->params;
+    bool reads = (req->method == PP_GET || req->method == PP_HEAD) && !req->websocket;
+
+    if (params->n_keys > 0)
+        return true;
+    if (req->host && !pp_site_is_loopback(req->host) &&
+        !pp_site_is_listed(req->host, params->hosts, params->n_hosts))
+        return refuse_site(call, "Host", req->host,
+                           "Ask for localhost, add the name to http.hosts, or set auth.keys.");
+    if (!reads && pp_site_is_foreign(req->sec_fetch_site, req->origin, req->host))
+        return refuse_site(call, req->origin ? "Origin" : "Sec-Fetch-Site",
+                           req->origin ? req->origin : req->sec_fetch_site,
+                           "Call from a program or from a page of this server, or set auth.keys.");
+    return true;
 }
 
 bool pp_call_authorize(struct pp_call *call)

@@ -154,8 +154,8 @@ static const struct {
 #undef X
 };
 
-void pp_problem_write(struct pp_buf *out, enum pp_api_code code, const char *detail, const char *field,
-                      const char *incident)
+void pp_problem_write(struct pp_buf *out, enum pp_api_code code, const char *detail, const char *remedy,
+                      const char *field, const char *incident)
 {
     char urn[64];
 
@@ -168,7 +168,7 @@ void pp_problem_write(struct pp_buf *out, enum pp_api_code code, const char *det
                     PP_STR("detail", detail ? detail : problems[code].title));
     if (field && field[0])
         pp_json_str(out, "field", field);
-    pp_json_str(out, "remedy", problems[code].remedy);
+    pp_json_str(out, "remedy", remedy ? remedy : problems[code].remedy);
     if (incident) {
         snprintf(urn, sizeof(urn), "urn:photopool:incident:%s", incident);
         PP_JSON_MEMBERS(out, PP_STR("instance", urn), PP_STR("incident", incident));
@@ -216,7 +216,7 @@ bool pp_call_problem_with(struct pp_call *call, enum pp_api_code code, const cha
                           const char *member, const char *json, size_t json_n)
 {
     pp_buf_reset(&call->out);
-    pp_problem_write(&call->out, code, detail, field, NULL);
+    pp_problem_write(&call->out, code, detail, call->remedy, field, NULL);
     if (member && !call->out.failed) {
         pp_assert(call->out.n > 0 && call->out.p[call->out.n - 1] == '}', "a problem ends its object");
         call->out.n--; /* removes the closing brace, so that another member can follow */
@@ -260,11 +260,11 @@ bool pp_call_error(struct pp_call *call, enum pp_err err, const char *doing)
     case PP_ETIMEOUT:
     case PP_EBUSY:
     case PP_ECLOSED:
-        pp_problem_write(&call->out, PP_API_OVERLOADED, pp_err_text(err), NULL, NULL);
+        pp_problem_write(&call->out, PP_API_OVERLOADED, pp_err_text(err), NULL, NULL, NULL);
         return send_problem(call, PP_API_OVERLOADED);
     default:
         pp_incident_log(call->o->log, doing, pp_err_text(err), incident);
-        pp_problem_write(&call->out, PP_API_INTERNAL, pp_err_text(err), NULL, incident);
+        pp_problem_write(&call->out, PP_API_INTERNAL, pp_err_text(err), NULL, NULL, incident);
         return send_problem(call, PP_API_INTERNAL);
     }
 }

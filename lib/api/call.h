@@ -125,6 +125,8 @@ struct pp_call {
     max_align_t state_memory[PP_CALL_STATE_MAX / sizeof(max_align_t)];
     /* Frees what `state` owns outside the arena; NULL if there is nothing to free. */
     void (*cleanup)(struct pp_call *call);
+    /* The remedy in a problem document, instead of the one in api_code.h; NULL: none. */
+    const char *remedy;
     const char *missing; /* detail of the not_found answer if a port returns PP_ENOTFOUND */
     /* The request to a port that is in flight: `doing` names it in problems and in the log, such
      * as "reading a batch", and is NULL while there is none. */
@@ -187,9 +189,10 @@ bool pp_call_not_found(struct pp_call *call);
 
 /* --- problem documents (RFC 9457), with `code` for programs and `remedy` for people --- */
 
-/* Appends the document. `detail` NULL: the title is enough. `field` and `incident` may be NULL. */
-void pp_problem_write(struct pp_buf *out, enum pp_api_code code, const char *detail, const char *field,
-                      const char *incident);
+/* Appends the document. `detail` NULL: the title is enough. `remedy` NULL: that of api_code.h.
+ * `field` and `incident` may be NULL. */
+void pp_problem_write(struct pp_buf *out, enum pp_api_code code, const char *detail, const char *remedy,
+                      const char *field, const char *incident);
 /* Appends the table of all codes as a member with the name `key`. */
 void pp_problem_write_codes(struct pp_buf *out, const char *key);
 
@@ -200,6 +203,9 @@ void pp_incident_log(struct pp_log *log, const char *doing, const char *error,
 
 /* --- what api.c calls in other files --- */
 
+/* auth.c: if no keys are configured, checks that no web page of another site sends the request.
+ * Returns false if one may do so; the call has then been answered. */
+bool pp_call_same_site(struct pp_call *call);
 /* auth.c: checks whether the request's key permits its endpoint, and sets only_client and admin.
  * Returns false if not; the call has then been answered. */
 bool pp_call_authorize(struct pp_call *call);

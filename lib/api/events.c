@@ -372,22 +372,6 @@ static void on_keys_allowed(struct pp_call *call)
     }
 }
 
-/* Refuses a WebSocket from a page of another site if no API keys are configured. Otherwise such a
- * page could subscribe through the browser of a visitor, if it only knew the server's address (RFC
- * 6455 section 10.2). A ticket does not help in that case, because tickets are signed with the
- * keys. Returns false if the call has been answered. */
-static bool same_site(struct pp_call *call)
-{
-    const char *origin = call->req->origin, *host = call->req->host;
-    const char *slashes = origin ? strstr(origin, "://") : NULL;
-
-    return !call->req->websocket || !origin || call->o->params->n_keys > 0 ||
-           (slashes && host && !strcmp(slashes + 3, host)) ||
-           pp_call_problem(call, PP_API_FORBIDDEN, NULL,
-                           "a page of %.100s may not subscribe here: set auth.keys, and give it a ticket",
-                           origin);
-}
-
 static bool read_ticket(struct pp_call *call, struct events_state *s, const char *ticket)
 {
     s->keys.n = pp_ticket_read(call, ticket, s->keys.keys, PP_SUB_KEYS_MAX);
@@ -409,7 +393,7 @@ void pp_api_get_events(struct pp_call *call)
     const char *ticket = pp_call_param(call, "ticket");
 
     s->call = call;
-    if (!read_after(call, s) || !read_wait(call, s) || !pp_call_limit(call, &s->limit) || !same_site(call))
+    if (!read_after(call, s) || !read_wait(call, s) || !pp_call_limit(call, &s->limit))
         return;
     if (!ticket)
         pp_event_keys_check(call, pp_call_params(call, "key", s->keys.keys, PP_SUB_KEYS_MAX + 1),

@@ -120,6 +120,9 @@ struct pp_config {
         int64_t max_body_bytes;
         int64_t max_items;   /* maximum number of items in one batch */
         bool metrics_public; /* callers may read /metrics without a key */
+        /* Without keys, requests may have these names in Host, besides loopback ones: in lower
+         * case, without a port. */
+        struct pp_config_strings hosts;
     } http;
     struct {
         /* "sqlite:PATH" or "mongodb://..."; may contain a password, so it must never be logged */

@@ -21,6 +21,7 @@
 #define C_NUMBER           double
 #define C_PORTS            struct pp_config_ports
 #define C_NETWORKS         struct pp_config_strings
+#define C_HOSTS            struct pp_config_strings
 #define C_RESOLVES         struct pp_config_resolves
 #define C_DURATIONS        struct pp_config_durations
 #define C_DURATIONS_OR_ALL struct pp_config_durations
@@ -97,6 +98,8 @@ P(COUNT, "http.max_items", http.max_items, "10k", 1, 1e6, 0,
   "Items in one batch.")
 P(BOOL, "http.metrics_public", http.metrics_public, "on", 0, 0, LIVE,
   "Whether /metrics is served without a key.")
+P(HOSTS, "http.hosts", http.hosts, "[]", 0, 0, LIVE,
+  "Without auth.keys: names of this server, besides localhost and loopback addresses. Requests for others are refused.")
 
 P(COUNT, "batches.max_photos_per_item", batches.max_photos_per_item, "100", 1, 1000, 0,
   "Photos that one item may name.")

@@ -24,6 +24,7 @@ enum pp_param_type {
     PP_TYPE_ENUM, /* the choices are the names, in the order of the C enum */
     PP_TYPE_PORTS,
     PP_TYPE_NETWORKS,
+    PP_TYPE_HOSTS,
     PP_TYPE_RESOLVES,
     PP_TYPE_DURATIONS,
     PP_TYPE_DURATIONS_OR_ALL,

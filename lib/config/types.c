@@ -174,6 +174,8 @@ static const struct pp_type types[] = {
                        1000, false, pp_set_port_range, pp_put_port_range, NULL},
     [PP_TYPE_NETWORKS] = {"a list of networks", "[10.0.0.0/8, \"fd00::/8\"]", sizeof(char *), 1000, false,
                           pp_set_network, put_string, NULL},
+    [PP_TYPE_HOSTS] = {"a list of host names", "[photos.example]", sizeof(char *), 1000, false, pp_set_host,
+                       put_string, NULL},
     [PP_TYPE_RESOLVES] = {"a list of host:port:address", "[\"shop.example:80:127.0.0.1\"]",
                           sizeof(struct pp_config_resolve), 10000, false, pp_set_resolve, pp_put_resolve,
                           NULL},

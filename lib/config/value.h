@@ -132,6 +132,7 @@ bool pp_is_host_port(const char *s, size_t n);
 enum pp_err pp_set_listen(const struct pp_value *v, yaml_node_t *node, const char *s, void *field);
 enum pp_err pp_set_port_range(const struct pp_value *v, yaml_node_t *node, const char *s, void *field);
 enum pp_err pp_set_network(const struct pp_value *v, yaml_node_t *node, const char *s, void *field);
+enum pp_err pp_set_host(const struct pp_value *v, yaml_node_t *node, const char *s, void *field);
 enum pp_err pp_set_resolve(const struct pp_value *v, yaml_node_t *node, const char *s, void *field);
 enum pp_err pp_set_tier(const struct pp_value *v, yaml_node_t *node, const char *s, void *field);
 enum pp_err pp_set_key(const struct pp_value *v, yaml_node_t *node, const char *s, void *field);

@@ -148,6 +148,25 @@ enum pp_err pp_set_network(const struct pp_value *v, yaml_node_t *node, const ch
     return *(const char **)field ? PP_OK : PP_ENOMEM;
 }
 
+static void lower(char *text)
+{
+    for (; *text; text++)
+        *text = (char)tolower((unsigned char)*text);
+}
+
+enum pp_err pp_set_host(const struct pp_value *v, yaml_node_t *node, const char *s, void *field)
+{
+    size_t n = strlen(s);
+    if (n > 253 || !pp_is_host_port(s, n) || (s[0] == '[' ? s[n - 1] != ']' : strchr(s, ':') != NULL))
+        return pp_value_fail(v, node, "\"%.100s\" is not a host name without a port", s);
+    char *name = pp_arena_strdup(&v->cfg->arena, s);
+    if (!name)
+        return PP_ENOMEM;
+    lower(name);
+    *(const char **)field = name;
+    return PP_OK;
+}
+
 enum pp_err pp_set_resolve(const struct pp_value *v, yaml_node_t *node, const char *s, void *field)
 {
     struct pp_config_resolve *r = field;
@@ -165,8 +184,7 @@ enum pp_err pp_set_resolve(const struct pp_value *v, yaml_node_t *node, const ch
     char *name = pp_arena_copy(&v->cfg->arena, s, host);
     if (!name)
         return PP_ENOMEM;
-    for (char *c = name; *c; c++)
-        *c = (char)tolower((unsigned char)*c);
+    lower(name);
     r->host = name;
     return PP_OK;
 }

@@ -34,6 +34,9 @@ struct api_run {
     struct pp_api *api;
     /* The next request is sent with these header values, which are reset after it. */
     const char *authorization, *content_type, *key, *range, *if_range, *if_none_match;
+    /* All requests are sent with these values, until the test changes them. */
+    const char *host, *origin, *sec_fetch_site, *peer;
+    bool websocket;
     struct pp_http_request request;
     json_t *json; /* the body of the last answer; NULL if it is not JSON */
 };
@@ -139,6 +142,11 @@ static inline void api_begin(struct api_run *t, struct pp_http_request *r, enum 
                                   .range = t->range,
                                   .if_range = t->if_range,
                                   .if_none_match = t->if_none_match,
+                                  .host = t->host,
+                                  .origin = t->origin,
+                                  .sec_fetch_site = t->sec_fetch_site,
+                                  .peer = t->peer ? t->peer : "127.0.0.1",
+                                  .websocket = t->websocket,
                                   .has_body = n > 0,
                                   .body = body ? body : "",
                                   .body_n = n};

@@ -246,6 +246,63 @@ static void bound_keys_see_their_own(void **state)
     t->authorization = NULL;
 }
 
+/* --- web pages --- */
+
+/* Without keys, a page whose name turns to 127.0.0.1 (DNS rebinding) reads and writes nothing. */
+static void foreign_hosts_are_refused(void **state)
+{
+    static const char *const names[] = {"photos.example"};
+    struct api_run *t = *state;
+    struct pp_api_key keys[6];
+
+    t->host = "evil.example:8080";
+    t->origin = "http://evil.example:8080";
+    assert_int_equal(api_get(t, "/v1/batches"), 403);
+    assert_string_equal(api_code(t), "forbidden");
+    assert_non_null(strstr(api_str(t, "detail"), "evil.example:8080"));
+    assert_non_null(strstr(api_str(t, "remedy"), "http.hosts"));
+    assert_int_equal(api_ask(t, PP_PUT, "/v1/clients/42", "{}"), 403);
+    assert_int_equal(api_get(t, "/nope"), 403);
+    t->host = "localhost:8080";
+    t->origin = "http://localhost:8080";
+    assert_int_equal(api_ask(t, PP_PUT, "/v1/clients/42", "{}"), 200);
+    t->host = "Photos.example";
+    t->origin = NULL;
+    assert_int_equal(api_get(t, "/v1/batches"), 403);
+    t->params.hosts = names;
+    t->params.n_hosts = 1;
+    assert_int_equal(api_get(t, "/v1/batches"), 200);
+    /* With keys, a page needs a key. */
+    use_keys(t, keys);
+    t->authorization = "Bearer reader";
+    t->host = "evil.example:8080";
+    assert_int_equal(api_get(t, "/v1/batches"), 200);
+    t->authorization = NULL;
+    assert_int_equal(api_get(t, "/v1/batches"), 401);
+}
+
+/* Without keys, a page of another site changes nothing, also by a POST without a body. */
+static void cross_site_requests_are_refused(void **state)
+{
+    struct api_run *t = *state;
+
+    t->host = "127.0.0.1:8080";
+    for (int i = 0; i < 4; i++) {
+        t->origin = i == 0 ? "http://evil.example" : i == 1 ? "null" : NULL;
+        t->sec_fetch_site = i == 2 ? "cross-site" : i == 3 ? "same-site" : NULL;
+        assert_int_equal(api_ask(t, PP_POST, "/v1/batches/" ID "/replay", NULL), 403);
+        assert_string_equal(api_code(t), "forbidden");
+        assert_int_equal(api_ask(t, PP_DELETE, "/v1/batches/" ID, NULL), 403);
+        assert_int_equal(api_get(t, "/v1/batches"), 200); /* The browser shows the answer to no page. */
+        t->websocket = true;
+        assert_int_equal(api_get(t, "/v1/events?key=results"), 403);
+        t->websocket = false;
+    }
+    t->sec_fetch_site = "same-origin";
+    t->origin = "http://127.0.0.1:8080";
+    assert_int_equal(api_ask(t, PP_POST, "/v1/batches/" ID "/replay", NULL), 404);
+}
+
 /* --- clients --- */
 
 static void client_settings(void **state)
@@ -867,6 +924,8 @@ int main(void)
         TEST(unknown_and_malformed_keys),
         TEST(heads_are_judged),
         TEST(bound_keys_see_their_own),
+        TEST(foreign_hosts_are_refused),
+        TEST(cross_site_requests_are_refused),
         TEST(client_settings),
         TEST(header_values_are_write_only),
         TEST(client_settings_refused),

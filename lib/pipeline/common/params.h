@@ -74,6 +74,8 @@ struct pp_params {
     const struct pp_api_key *keys;
     size_t n_keys;
     bool metrics_public;
+    const char *const *hosts; /* names of the server besides loopback ones (core/site.h) */
+    size_t n_hosts;
 };
 
 #endif

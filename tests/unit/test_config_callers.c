@@ -1,0 +1,48 @@
+/* Tests the parameters that say which callers the server takes: http.hosts. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "config/config.h"
+
+/* Loads a configuration with one option. Returns NULL if the option is refused. */
+static struct pp_config *load(const char *set, struct pp_config_error *err)
+{
+    const struct pp_config_sources src = {.file = "", .sets = &set, .n_sets = 1};
+    struct pp_config *cfg;
+
+    return pp_config_load(&cfg, &src, err) == PP_OK ? cfg : NULL;
+}
+
+static void names_of_the_server(void **state)
+{
+    static const char *const bad[] = {"http.hosts=[a:80]",  "http.hosts=['[::1]:80']", "http.hosts=['']",
+                                      "http.hosts=['a b']", "http.hosts=[http://a]",   "http.hosts=['[::1']"};
+    struct pp_config_error err;
+    struct pp_config *cfg = load("http.hosts=[Photos.example, '[FD00::1]', a_b]", &err);
+
+    (void)state;
+    assert_non_null(cfg);
+    assert_int_equal(cfg->http.hosts.n, 3);
+    assert_string_equal(cfg->http.hosts.item[0], "photos.example");
+    assert_string_equal(cfg->http.hosts.item[1], "[fd00::1]");
+    pp_config_free(cfg);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+        if (load(bad[i], &err))
+            fail_msg("accepted: %s", bad[i]);
+        assert_non_null(strstr(err.text, "http.hosts"));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_of_the_server),
+    };
+
+    return cmocka_run_group_tests_name("config_callers", tests, NULL, NULL);
+}
