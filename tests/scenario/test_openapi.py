@@ -387,7 +387,8 @@ def photos(r, found):
 def operators(r):
     api = r.api
     settings = {"rpm": None, "concurrency": 16, "weight": 2, "paused": False, "headers": {"User-Agent": "shop-import/1"}}
-    same(api("putClient", "42", body=settings), {"client": "42", **settings}, "settings")
+    shown = {"client": "42", **settings, "headers": {"User-Agent": "set"}}
+    same(api("putClient", "42", body=settings), shown, "settings")
     api("putClient", "42", body=api("getClient", "42"))
     api("putClient", "42", body={"rpm": 0}, due=422, code="bad_value", refused="form")
     api("putClient", "4 2", body={"rpm": 1}, due=400, code="bad_client")
