@@ -45,14 +45,20 @@ static void check_strings(const struct pp_http_head *h, size_t n)
 /* Feeds `step` bytes at a time to the body's parser. Returns how the body ended; its content is in
  * b. */
 static enum pp_http_body_result feed(struct pp_http_body *b, const struct pp_http_head *h,
-                                     struct pp_http_budget *budget, const char *p, size_t n, size_t step)
+                                     struct pp_account *memory, const char *p, size_t n, size_t step)
 {
-    enum pp_http_body_result r = pp_http_body_init(b, h, MAX_BODY, budget);
+    struct pp_http_bodies shared = {.inflate = step};
+    enum pp_http_body_result r = pp_http_body_init(b, h, MAX_BODY, memory, &shared);
     for (size_t at = 0, used = 0; r == PP_BODY_MORE && at < n; at += used) {
         size_t some = step < n - at ? step : n - at;
         r = pp_http_body_feed(b, p + at, some, &used);
         must(used <= some && (used == some || r != PP_BODY_MORE));
-        must(b->n <= MAX_BODY + 1 && budget->used <= budget->max);
+        must(b->n <= MAX_BODY + 1 && memory->used <= memory->limit);
+        if (r == PP_BODY_PAUSED) {
+            must(used < some && shared.inflate == 0);
+            shared.inflate = step;
+            r = PP_BODY_MORE;
+        }
     }
     must(r != PP_BODY_DONE || b->n <= MAX_BODY);
     return r;
@@ -60,10 +66,10 @@ static enum pp_http_body_result feed(struct pp_http_body *b, const struct pp_htt
 
 static void check_body(const struct pp_http_head *h, const char *p, size_t n)
 {
-    struct pp_http_budget budget = {.max = MAX_MEMORY};
+    struct pp_account memory = {.limit = MAX_MEMORY};
     struct pp_http_body whole, bytes;
-    enum pp_http_body_result r = feed(&whole, h, &budget, p, n, n ? n : 1);
-    enum pp_http_body_result again = feed(&bytes, h, &budget, p, n, 1);
+    enum pp_http_body_result r = feed(&whole, h, &memory, p, n, n ? n : 1);
+    enum pp_http_body_result again = feed(&bytes, h, &memory, p, n, 1);
     must(r == again);
     if (r == PP_BODY_DONE)
         must(whole.n == bytes.n && (whole.n == 0 || memcmp(whole.p, bytes.p, whole.n + 1) == 0));
@@ -71,7 +77,7 @@ static void check_body(const struct pp_http_head *h, const char *p, size_t n)
         must(whole.why.code == bytes.why.code && whole.why.detail);
     pp_http_body_fini(&whole);
     pp_http_body_fini(&bytes);
-    must(budget.used == 0);
+    must(memory.used == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -102,6 +102,8 @@ static bool head(void *data, struct pp_http_request *r)
         e->server->ops->reply(e->server, r, &(struct pp_http_response){.status = 403});
         return false;
     }
+    if (strcmp(r->path, "/share") == 0)
+        r->body_account = &e->share;
     e->heads++;
     r->handler = e;
     return true;
@@ -121,7 +123,7 @@ static void handle(void *data, struct pp_http_request *r)
     e->handled++;
     struct pp_http_response empty = {.status = 200};
     assert_int_equal(r->body[r->body_n], '\0');
-    if (strcmp(r->path, "/echo") == 0) {
+    if (strcmp(r->path, "/echo") == 0 || strcmp(r->path, "/share") == 0) {
         answer(e, r, r->body_n ? r->body : "-", r->body_n ? r->body_n : 1);
     } else if (strcmp(r->path, "/hold") == 0) {
         assert_true(e->n_held < PP_ECHO_MAX_HELD);
@@ -149,6 +151,7 @@ void pp_echo_open(struct pp_echo *e, const struct pp_http_options *options)
     struct pp_http_handler handler = {head, handle, dropped, problem, e};
     assert_int_equal(pp_http_server_open(e->loop, options, &handler, &e->server), PP_OK);
     e->port = e->server->ops->port(e->server);
+    pp_account_init(&e->share, options->ledger ? &options->ledger->rows[PP_RES_BODIES] : NULL, PP_NO_LIMIT);
 }
 
 void pp_echo_release(struct pp_echo *e)

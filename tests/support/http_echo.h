@@ -11,12 +11,14 @@
  *   /close               closes the connection
  *   /headers             sends extra headers, good and bad
  *   /refuse              403 by head()
+ *   /share               as /echo; the body counts in `share`
  *
  * The text of an error answer is "code-name: detail". */
 #ifndef PP_TEST_HTTP_ECHO_H
 #define PP_TEST_HTTP_ECHO_H
 
 #include "adapter/http/http_server.h"
+#include "base/ledger.h"
 
 enum { PP_ECHO_MAX_HELD = 4096 };
 
@@ -26,6 +28,7 @@ struct pp_echo {
     uint16_t port;
     struct pp_http_request *held[PP_ECHO_MAX_HELD];
     size_t n_held;
+    struct pp_account share;     /* a part of the server's memory for bodies, without a limit */
     int heads, handled, dropped; /* number of calls of head() that returned true, handle() and dropped() */
     int lent;                    /* number of bodies lent to the server so far */
     int borrowed;                /* number of lent bodies that the server has not given back yet */

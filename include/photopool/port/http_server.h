@@ -18,6 +18,8 @@
 #include "photopool/api_code.h"
 #include "photopool/err.h"
 
+struct pp_account;
+
 enum pp_method { PP_GET, PP_HEAD, PP_POST, PP_PUT, PP_DELETE, PP_OPTIONS, PP_PATCH, PP_METHOD_OTHER };
 
 struct pp_http_request {
@@ -32,6 +34,11 @@ struct pp_http_request {
     bool has_body;    /* the head announces a body */
     const char *body; /* from handle() on: decoded, with a NUL after it; "" if there is no body */
     size_t body_n;
+    /* head() may set these accounts: the server charges the memory of the body and of the answer to
+     * them. Their ancestors are the ledger's rows BODIES and ANSWERS; NULL: the rows themselves.
+     * body_account lives until the request is gone, answer_account as long as its `used` is not 0.
+     * At the limit of a body_account, the server refuses the body with rate_limited. */
+    struct pp_account *body_account, *answer_account;
     bool hung_up; /* true: the caller has closed the connection, or its sending side */
     /* The handler may set this callback; NULL: none. The server calls it once when it sets hung_up,
      * but not before or within handle(), not after the answer, and not if bytes of a next request

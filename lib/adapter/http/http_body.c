@@ -6,12 +6,15 @@
 #include <zlib.h>
 
 #include "base/check.h"
+#include "base/ledger.h"
 
 enum {
     FIRST_BLOCK = 8 * 1024,
     GZIP_MEMORY = 48 * 1024,  /* zlib allocates at most this many bytes for one stream */
     MAX_OVERHEAD = 16 * 1024, /* a body may have at most this many bytes of chunk extensions and trailers */
     MAX_CHUNK_DIGITS = 15,
+    /* When all input is consumed, zlib holds at most the rest of one match, of 258 bytes. */
+    MATCH_ROOM = 512,
 };
 
 static enum pp_http_body_result refuse_body(struct pp_http_body *b, enum pp_api_code code, const char *detail)
@@ -32,6 +35,8 @@ static enum pp_http_body_result too_large(struct pp_http_body *b)
 
 static enum pp_http_body_result overloaded(struct pp_http_body *b)
 {
+    if (b->share_full)
+        return refuse_body(b, PP_API_RATE_LIMITED, "this caller's bodies take all memory that it may have");
     return refuse_body(b, PP_API_OVERLOADED, "too many bodies are being received");
 }
 
@@ -39,13 +44,14 @@ static enum pp_http_body_result overloaded(struct pp_http_body *b)
 
 static bool charge(struct pp_http_body *b, size_t n)
 {
-    struct pp_http_budget *budget = b->budget;
-    pp_assert(budget->used <= budget->max, "bodies have charged more than their budget");
-    while (n > budget->max - budget->used) {
-        if (!budget->reclaim || !budget->reclaim(budget->data))
+    const struct pp_account *all = b->account;
+    while (all->parent)
+        all = all->parent;
+    while (!pp_account_take(b->account, n)) {
+        b->share_full = pp_account_left(all) >= n;
+        if (b->share_full || !b->shared->reclaim || !b->shared->reclaim(b->shared->data))
             return false;
     }
-    budget->used += n;
     b->charged += n;
     return true;
 }
@@ -65,7 +71,7 @@ static bool grow(struct pp_http_body *b)
     if (!charge(b, cap - b->cap))
         return false;
     char *p = realloc(b->p, cap);
-    if (!p) /* pp_http_body_fini() returns the charged memory to the budget */
+    if (!p) /* pp_http_body_fini() gives the charged memory back */
         return false;
     b->p = p;
     b->cap = cap;
@@ -114,53 +120,73 @@ static void gzip_close(struct pp_http_body *b)
     b->z = NULL;
 }
 
-/* Decodes n bytes of gzip. A gzip body may consist of several members, one after another (RFC 1952
- * 2.2). */
-static enum pp_http_body_result inflate_some(struct pp_http_body *b, const char *p, size_t n)
+/* Decodes into the free part of the block, at most as many bytes as this turn permits. Returns
+ * MORE, also if zlib could go on, or REFUSED. */
+static enum pp_http_body_result inflate_step(struct pp_http_body *b)
 {
+    size_t *left = &b->shared->inflate;
+    size_t room = b->cap - b->n - 1, most = *left > MATCH_ROOM ? *left : MATCH_ROOM;
+    b->z->next_out = (unsigned char *)b->p + b->n;
+    b->z->avail_out = (unsigned)(room < most ? room : most);
+    unsigned before = b->z->avail_out;
+    int err = inflate(b->z, Z_NO_FLUSH);
+    size_t made = before - b->z->avail_out;
+    *left -= made < *left ? made : *left;
+    b->n += made;
+    if (b->n > b->max)
+        return too_large(b);
+    b->gzip_end = err == Z_STREAM_END;
+    if (err == Z_MEM_ERROR)
+        return overloaded(b);
+    if (err != Z_OK && err != Z_STREAM_END && err != Z_BUF_ERROR)
+        return refuse_body(b, PP_API_BAD_ENCODING, "the body is not gzip");
+    return PP_BODY_MORE;
+}
+
+/* Decodes gzip, and sets `*used` to the number of bytes that zlib has consumed. A gzip body may
+ * consist of several members, one after another (RFC 1952 2.2). */
+static enum pp_http_body_result inflate_some(struct pp_http_body *b, const char *p, size_t n, size_t *used)
+{
+    enum pp_http_body_result r = PP_BODY_MORE;
     if (!b->z && !gzip_open(b))
         return overloaded(b);
     b->z->next_in = (unsigned char *)(uintptr_t)p;
     b->z->avail_in = (unsigned)n;
-    for (;;) {
-        if (b->cap - b->n < 2 && !grow(b))
-            return overloaded(b);
+    while (r == PP_BODY_MORE) {
+        if (b->z->avail_in > 0 && b->shared->inflate == 0) {
+            r = PP_BODY_PAUSED;
+            break;
+        }
         if (b->gzip_end) {
             if (b->z->avail_in == 0)
-                return PP_BODY_MORE;
+                break;
             if (inflateReset(b->z) != Z_OK)
                 return refuse_body(b, PP_API_BAD_ENCODING, "the body is not gzip");
             b->gzip_end = false;
         }
-        size_t room = b->cap - b->n - 1;
-        b->z->next_out = (unsigned char *)b->p + b->n;
-        b->z->avail_out = (unsigned)(room < UINT32_MAX ? room : UINT32_MAX);
-        unsigned before = b->z->avail_out;
-        int err = inflate(b->z, Z_NO_FLUSH);
-        b->n += before - b->z->avail_out;
-        if (b->n > b->max)
-            return too_large(b);
-        b->gzip_end = err == Z_STREAM_END;
-        if (err == Z_MEM_ERROR)
+        if (b->cap - b->n < 2 && !grow(b))
             return overloaded(b);
-        if (err != Z_OK && err != Z_STREAM_END && err != Z_BUF_ERROR)
-            return refuse_body(b, PP_API_BAD_ENCODING, "the body is not gzip");
+        r = inflate_step(b);
         if (b->z->avail_in == 0 && b->z->avail_out > 0)
-            return PP_BODY_MORE;
+            break;
     }
+    *used = n - b->z->avail_in;
+    return r;
 }
 
 /* --- framing --- */
 
-/* Adds n bytes of content, which must lie within the body or the current chunk. */
-static enum pp_http_body_result content(struct pp_http_body *b, const char *p, size_t n)
+/* Adds content: n bytes, which must lie within the body or the current chunk. Sets `*used` to the
+ * number of bytes consumed: n, unless the result is PAUSED or REFUSED. */
+static enum pp_http_body_result content(struct pp_http_body *b, const char *p, size_t n, size_t *used)
 {
     pp_assert(n <= b->left, "bytes beyond the body or the chunk");
-    b->coded += n;
-    if (!b->gzip)
-        return put(b, p, n);
-    b->left -= n;
-    return inflate_some(b, p, n);
+    *used = n;
+    enum pp_http_body_result r = b->gzip ? inflate_some(b, p, n, used) : put(b, p, n);
+    if (b->gzip)
+        b->left -= *used;
+    b->coded += *used;
+    return r;
 }
 
 static enum pp_http_body_result complete(struct pp_http_body *b)
@@ -271,7 +297,7 @@ static enum pp_http_body_result feed_chunked(struct pp_http_body *b, const char 
             continue;
         }
         size_t step = b->left < n - at ? (size_t)b->left : n - at;
-        r = content(b, p + at, step);
+        r = content(b, p + at, step, &step);
         at += step;
         if (b->left == 0)
             b->chunk = PP_CHUNK_DATA_CR;
@@ -281,9 +307,10 @@ static enum pp_http_body_result feed_chunked(struct pp_http_body *b, const char 
 }
 
 enum pp_http_body_result pp_http_body_init(struct pp_http_body *b, const struct pp_http_head *head,
-                                           size_t max, struct pp_http_budget *budget)
+                                           size_t max, struct pp_account *account,
+                                           struct pp_http_bodies *shared)
 {
-    *b = (struct pp_http_body){.max = max, .budget = budget, .chunked = head->chunked};
+    *b = (struct pp_http_body){.max = max, .account = account, .shared = shared, .chunked = head->chunked};
     if (!head->chunked && !head->content_length)
         return PP_BODY_DONE;
     if (head->coding == PP_CODING_OTHER)
@@ -299,8 +326,7 @@ enum pp_http_body_result pp_http_body_feed(struct pp_http_body *b, const char *p
 {
     if (b->chunked)
         return feed_chunked(b, p, n, used);
-    *used = b->left < n ? (size_t)b->left : n;
-    enum pp_http_body_result r = content(b, p, *used);
+    enum pp_http_body_result r = content(b, p, b->left < n ? (size_t)b->left : n, used);
     return r == PP_BODY_MORE && b->left == 0 ? complete(b) : r;
 }
 
@@ -308,9 +334,8 @@ void pp_http_body_fini(struct pp_http_body *b)
 {
     gzip_close(b);
     free(b->p);
-    pp_assert(!b->budget || b->budget->used >= b->charged, "a body returns more than bodies have charged");
-    if (b->budget)
-        b->budget->used -= b->charged;
+    if (b->charged > 0)
+        pp_account_give(b->account, b->charged);
     b->p = NULL;
-    b->budget = NULL;
+    b->charged = 0;
 }

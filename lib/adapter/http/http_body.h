@@ -3,9 +3,10 @@
  *
  *   wire -> [Content-Length | chunked, RFC 9112 7.1] -> [gzip, RFC 1952] -> one growing block
  *
- * Invariants: neither the content nor the encoded bytes exceed `max`; all bodies charge their
- * memory to one budget; bytes that the client announced but did not send take no memory; each byte
- * is copied a bounded number of times (doubling). Uses only the allocator and zlib. */
+ * Invariants: neither the content nor the encoded bytes exceed `max`; each body charges its memory
+ * to an account; bytes that the client announced but did not send take no memory; each byte is
+ * copied a bounded number of times (doubling); in one turn of the loop all bodies together decode a
+ * bounded number of bytes. Uses only the allocator and zlib. */
 #ifndef PP_ADAPTER_HTTP_BODY_H
 #define PP_ADAPTER_HTTP_BODY_H
 
@@ -17,11 +18,13 @@
 
 struct z_stream_s;
 
-/* The memory that all bodies together use and may use, in bytes. */
-struct pp_http_budget {
-    size_t used, max;
-    /* Called when the budget is used up. It returns true if it has freed memory, so that the body
-     * tries again. May be NULL. */
+struct pp_account;
+
+/* What all bodies of a server share. */
+struct pp_http_bodies {
+    size_t inflate; /* number of bytes that bodies may still decode before the server turns to other work */
+    /* Called when the ledger has no memory left for bodies. It returns true if it has freed memory,
+     * so that the body tries again. May be NULL. */
     bool (*reclaim)(void *data);
     void *data;
 };
@@ -40,8 +43,10 @@ enum pp_http_chunk_state {
 struct pp_http_body {
     char *p; /* the content; once the body is complete, a NUL follows it */
     size_t n, cap, max;
-    struct pp_http_budget *budget;
+    struct pp_http_bodies *shared;
+    struct pp_account *account; /* has taken `charged` bytes for this body */
     size_t charged;
+    bool share_full; /* the account's own limit, not the memory of all bodies, has refused memory */
     bool chunked;
     uint64_t left;  /* bytes of the body or of the current chunk that have not come yet */
     uint64_t coded; /* bytes received so far, before gzip is decoded */
@@ -55,17 +60,19 @@ struct pp_http_body {
     struct pp_http_refusal why; /* why the body is refused; valid after PP_BODY_REFUSED */
 };
 
-enum pp_http_body_result { PP_BODY_MORE, PP_BODY_DONE, PP_BODY_REFUSED };
+/* PAUSED: the bytes that bodies may decode in this turn are used up, and input is left. */
+enum pp_http_body_result { PP_BODY_MORE, PP_BODY_DONE, PP_BODY_PAUSED, PP_BODY_REFUSED };
 
 /* Prepares to read the body that `head` announces, with at most `max` bytes of content. Allocates
- * nothing. Returns MORE, DONE if there is no body, or REFUSED if the server does not accept its
- * length or encoding. */
+ * nothing. `account` lives until pp_http_body_fini(). Returns MORE, DONE if there is no body, or
+ * REFUSED if the server does not accept its length or encoding. */
 enum pp_http_body_result pp_http_body_init(struct pp_http_body *b, const struct pp_http_head *head,
-                                           size_t max, struct pp_http_budget *budget);
-/* Consumes received bytes, and sets `*used` to their number: n, unless the result is DONE or
- * REFUSED. */
+                                           size_t max, struct pp_account *account,
+                                           struct pp_http_bodies *shared);
+/* Consumes received bytes, and sets `*used` to their number: n, unless the result is DONE, PAUSED
+ * or REFUSED. */
 enum pp_http_body_result pp_http_body_feed(struct pp_http_body *b, const char *p, size_t n, size_t *used);
-/* Frees the body's memory and returns it to the budget. */
+/* Frees the body's memory and gives it back to the account. */
 void pp_http_body_fini(struct pp_http_body *b);
 
 #endif

@@ -123,7 +123,7 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf);
  * consume yet. */
 static void set_reading(struct pp_conn *c)
 {
-    bool busy = c->state == PP_CONN_HANDLE || c->state == PP_CONN_WRITE || c->ready;
+    bool busy = c->state == PP_CONN_HANDLE || c->state == PP_CONN_WRITE || c->queue;
     bool want = !c->read_end && !(busy && c->in_n > 0);
     if (want == c->reading)
         return;
@@ -139,7 +139,7 @@ static void set_reading(struct pp_conn *c)
 static void on_input_end(struct pp_conn *c)
 {
     static const struct pp_http_refusal cut = {PP_API_BAD_REQUEST, "the request ends too early"};
-    if (c->ready)
+    if (c->queue)
         return;
     if (c->state == PP_CONN_BODY || (c->state == PP_CONN_HEAD && c->in_n > 0))
         pp_conn_refuse(c, &cut);
@@ -199,8 +199,6 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
         return;
     }
     mark_active(c);
-    if (c->state == PP_CONN_BODY)
-        pp_conn_pace(c, (size_t)nread);
     if (c->in_n == 0)
         run_fresh(c, buf->base, (size_t)nread);
     else if (keep_input(c, buf->base, (size_t)nread))
@@ -263,9 +261,9 @@ void pp_conn_close(struct pp_conn *c)
         return;
     pp_list_remove(&s->states[c->state], &c->in_state);
     pp_conn_leave_peer(c);
-    if (c->ready)
-        pp_list_remove(&s->ready, &c->in_ready);
-    c->ready = false;
+    if (c->queue)
+        pp_list_remove(c->queue, &c->in_queue);
+    c->queue = NULL;
     if (x)
         x->conn = NULL;
     c->exchange = NULL;

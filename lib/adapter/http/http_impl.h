@@ -33,6 +33,7 @@
 #include "adapter/http/http_head.h"
 #include "adapter/http/http_peer.h"
 #include "adapter/http/http_server.h"
+#include "base/ledger.h"
 #include "base/list.h"
 #include "base/log.h"
 
@@ -41,6 +42,8 @@ enum {
     /* Most bytes of any other read. This bounds the input that follows a request. */
     PP_HTTP_READ_MIN = 16 * 1024,
     PP_HTTP_HEAD_OUT = 16 * 1024, /* most bytes of an answer's head */
+    /* All bodies together decode at most this many bytes in one turn of the loop: some 2 ms. */
+    PP_HTTP_INFLATE_A_TURN = 256 * 1024,
 };
 
 enum pp_conn_state {
@@ -103,10 +106,12 @@ struct pp_conn {
     bool slow;     /* too few bytes of the body came in the last complete window */
     bool running;  /* pp_conn_run() is on the stack */
     bool reading;  /* libuv reads the socket; set by uv_read_start() */
-    bool ready;    /* the connection is in server->ready: it consumes its input in the loop's next turn */
     bool keep;     /* the connection stays open after the current answer */
     bool read_end; /* the client has shut its side of the connection */
-    struct pp_node in_ready;
+    /* The list of the server in which the connection waits to consume its input: `ready` or
+     * `inflating`; NULL: none. */
+    struct pp_list *queue;
+    struct pp_node in_queue;
 };
 
 struct pp_http {
@@ -116,16 +121,20 @@ struct pp_http {
     struct pp_http_options options;
     struct pp_http_handler handler;
     uv_tcp_t listener;
-    /* Active while the loop's next turn has work: connections in `ready`, or sockets to accept. */
+    /* Active while the loop's next turn has work: connections in `ready` or `inflating`, or sockets
+     * to accept. */
     uv_idle_t next_turn;
     struct pp_timer *sweep; /* fires when the next connection's state times out */
     struct pp_timer *look;  /* the timer that checks streams; active while there are streams */
     int64_t look_ms;        /* ms between two checks of one stream */
     uint32_t max_all;       /* most connections and streams together, as file descriptors permit */
     struct pp_list states[PP_CONN_STATES];
-    struct pp_list ready;
+    struct pp_list ready;       /* connections with input that they consume in the loop's next turn */
+    struct pp_list inflating;   /* connections with gzip to decode, in this order, as each turn permits */
     struct pp_http_peer *peers; /* hash table of the addresses that have connections (http_peer.h) */
-    struct pp_http_budget budget;
+    struct pp_http_bodies bodies;
+    struct pp_ledger *ledger; /* the ledger of the options, or `own_ledger` */
+    struct pp_ledger own_ledger;
     struct pp_http_stats stats;
     uint64_t accept_turn; /* uv_now() of the turn in which the server last accepted sockets */
     uint32_t accept_n;
@@ -142,7 +151,8 @@ struct pp_http {
 /* --- http_server.c --- */
 /* Decrements server->live. Frees the server when it becomes 0. */
 void pp_http_unref(struct pp_http *s);
-/* Makes the loop's next turn run the connections in `ready` and accept waiting sockets. */
+/* Makes the loop's next turn run the connections in `ready` and `inflating`, and accept waiting
+ * sockets. */
 void pp_http_next_turn(struct pp_http *s);
 int64_t pp_http_timeout(const struct pp_http *s, enum pp_conn_state state);
 /* Returns how many connections that are no streams may be open now. */
@@ -172,7 +182,7 @@ bool pp_conn_quiet(const struct pp_conn *c);
 /* Closes a connection if that is needed for one more of `peer`, which counts it already. Returns
  * false if too many connections are open and none can be closed. */
 bool pp_http_make_room(struct pp_http *s, struct pp_http_peer *peer);
-/* Notes that `n` bytes of the connection's body have arrived. */
+/* Notes that `n` bytes of the content of the connection's body have arrived. */
 void pp_conn_pace(struct pp_conn *c, size_t n);
 /* Frees memory: closes a connection whose body holds memory and arrives too slowly. Returns false
  * if there is none. */
@@ -182,8 +192,8 @@ bool pp_http_reclaim(void *server);
 /* Consumes bytes of p[0..n) as far as the state allows, and returns their number. May change the
  * state, even to CLOSING. */
 size_t pp_conn_eat(struct pp_conn *c, const char *p, size_t n);
-/* Makes the loop's next turn call pp_conn_run(). */
-void pp_conn_defer(struct pp_conn *c);
+/* Puts the connection into `queue`, server->ready or server->inflating, unless it waits already. */
+void pp_conn_defer(struct pp_conn *c, struct pp_list *queue);
 /* Answers the request with a problem document, and closes the connection. */
 void pp_conn_refuse(struct pp_conn *c, const struct pp_http_refusal *why);
 void pp_exchange_free(struct pp_http_exchange *x);

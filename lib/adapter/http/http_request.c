@@ -83,7 +83,8 @@ void pp_conn_refuse(struct pp_conn *c, const struct pp_http_refusal *why)
 {
     struct pp_http *s = c->server;
     char doc[PROBLEM_MAX];
-    const char *header = why->code == PP_API_OVERLOADED ? "Retry-After: 1" : why->header;
+    bool later = why->code == PP_API_OVERLOADED || why->code == PP_API_RATE_LIMITED;
+    const char *header = later ? "Retry-After: 1" : why->header;
     bool head_only = c->exchange && c->exchange->head.req.method == PP_HEAD;
     size_t n =
         s->handler.problem ? s->handler.problem(s->handler.data, why->code, why->detail, doc, sizeof doc) : 0;
@@ -167,7 +168,11 @@ static void begin_request(struct pp_conn *c, const char *p, size_t n, size_t mor
     }
     if (!judge_head(c))
         return;
-    enum pp_http_body_result r = pp_http_body_init(&x->body, &x->head, s->options.max_body, &s->budget);
+    struct pp_account *account = x->head.req.body_account;
+    if (!account)
+        account = &s->ledger->rows[PP_RES_BODIES];
+    enum pp_http_body_result r =
+        pp_http_body_init(&x->body, &x->head, s->options.max_body, account, &s->bodies);
     bool expects = r == PP_BODY_MORE && x->head.expect_continue && more == 0;
     on_body_result(c, r);
     if (expects)
@@ -202,18 +207,23 @@ static size_t eat_head(struct pp_conn *c, const char *p, size_t n)
 
 static size_t eat_body(struct pp_conn *c, const char *p, size_t n)
 {
-    size_t used = 0;
-    enum pp_http_body_result r = pp_http_body_feed(&c->exchange->body, p, n, &used);
-    if (r != PP_BODY_MORE)
+    struct pp_http_body *b = &c->exchange->body;
+    size_t used = 0, before = b->n;
+    enum pp_http_body_result r = pp_http_body_feed(b, p, n, &used);
+    pp_conn_pace(c, b->n - before);
+    if (r == PP_BODY_PAUSED)
+        pp_conn_defer(c, &c->server->inflating);
+    else if (r != PP_BODY_MORE)
         on_body_result(c, r);
     return used;
 }
 
-void pp_conn_defer(struct pp_conn *c)
+void pp_conn_defer(struct pp_conn *c, struct pp_list *queue)
 {
-    if (!c->ready)
-        pp_list_push(&c->server->ready, &c->in_ready);
-    c->ready = true;
+    pp_assert(!c->queue || c->queue == queue, "a connection waits for two things");
+    if (!c->queue)
+        pp_list_push(queue, &c->in_queue);
+    c->queue = queue;
     pp_http_next_turn(c->server);
 }
 
@@ -226,14 +236,18 @@ size_t pp_conn_eat(struct pp_conn *c, const char *p, size_t n)
         case PP_CONN_IDLE:
         case PP_CONN_HEAD:
             if (requests++ == REQUESTS_A_TURN) {
-                pp_conn_defer(c);
+                pp_conn_defer(c, &c->server->ready);
                 return at;
             }
             used = eat_head(c, p + at, n - at);
             if (used == 0)
                 return at;
             break;
-        case PP_CONN_BODY: used = eat_body(c, p + at, n - at); break;
+        case PP_CONN_BODY:
+            used = eat_body(c, p + at, n - at);
+            if (c->queue)
+                return at + used;
+            break;
         case PP_CONN_LINGER: return n;
         case PP_CONN_STREAM:
         case PP_CONN_STREAM_END: pp_stream_eat(c, p + at, n - at); return n;

@@ -99,15 +99,24 @@ static void on_look(void *data)
 
 /* --- work for the next turn --- */
 
+static void run_first(struct pp_list *queue)
+{
+    struct pp_conn *c = pp_container_of(pp_list_pop(queue), struct pp_conn, in_queue);
+    c->queue = NULL;
+    pp_conn_run(c);
+}
+
 static void on_next_turn(uv_idle_t *idle)
 {
     struct pp_http *s = idle->data;
     uv_idle_stop(idle);
-    for (size_t n = s->ready.n; n > 0 && !pp_list_empty(&s->ready); n--) {
-        struct pp_conn *c = pp_container_of(pp_list_pop(&s->ready), struct pp_conn, in_ready);
-        c->ready = false;
-        pp_conn_run(c);
-    }
+    for (size_t n = s->ready.n; n > 0 && !pp_list_empty(&s->ready); n--)
+        run_first(&s->ready);
+    s->bodies.inflate = PP_HTTP_INFLATE_A_TURN;
+    while (s->bodies.inflate > 0 && !pp_list_empty(&s->inflating))
+        run_first(&s->inflating);
+    if (!pp_list_empty(&s->inflating))
+        pp_http_next_turn(s);
     if (s->accept_pending && !s->draining) {
         s->accept_pending = false;
         pp_conn_open(s); /* calls uv_accept(), after which libuv accepts again */
@@ -210,7 +219,8 @@ static void close_server(struct pp_http_server *port)
         while ((c = first_of(&s->states[state])))
             pp_conn_close(c);
     }
-    pp_assert(s->stats.connections == 0 && s->stats.streams == 0 && pp_list_empty(&s->ready),
+    pp_assert(s->stats.connections == 0 && s->stats.streams == 0 && pp_list_empty(&s->ready) &&
+                  pp_list_empty(&s->inflating),
               "connections are left after all were closed");
     pp_timer_close(s->sweep);
     pp_timer_close(s->look);
@@ -244,7 +254,6 @@ static void set_defaults(struct pp_http_options *o)
     DEFAULT(idle_timeout_ms, 60000);
     DEFAULT(max_body, 32u << 20);
     DEFAULT(max_header_bytes, 16u << 10);
-    DEFAULT(max_body_memory, 256u << 20);
     DEFAULT(max_streams, 50000);
     DEFAULT(max_stream_bytes, 256u << 10);
     DEFAULT(keepalive_ms, 25000);
@@ -299,9 +308,13 @@ static struct pp_http *server_new(struct pp_loop *loop, const struct pp_http_opt
     s->options = *o;
     s->max_all = max_all;
     s->handler = *handler;
-    s->budget = (struct pp_http_budget){.max = o->max_body_memory, .reclaim = pp_http_reclaim, .data = s};
+    s->bodies =
+        (struct pp_http_bodies){.inflate = PP_HTTP_INFLATE_A_TURN, .reclaim = pp_http_reclaim, .data = s};
+    pp_ledger_init(&s->own_ledger);
+    s->ledger = o->ledger ? o->ledger : &s->own_ledger;
     s->date_second = -1;
     pp_list_init(&s->ready);
+    pp_list_init(&s->inflating);
     for (int i = 0; i < PP_CONN_STATES; i++)
         pp_list_init(&s->states[i]);
     int64_t period = o->keepalive_ms < o->pong_ms ? o->keepalive_ms : o->pong_ms;

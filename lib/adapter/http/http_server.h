@@ -22,8 +22,9 @@
  * - The server closes no stream to make room, and streams count towards max_streams only. An idle
  *   stream needs less than 1 KiB (tests/contract/test_http_streams.c); a slow reader's stream
  *   references at most max_stream_bytes.
- * - All bodies together need at most max_body_memory; the server closes slow ones to make room. A
+ * - The ledger bounds the memory of all bodies; the server closes slow ones to make room. A
  *   connection without a request needs a few hundred bytes.
+ * - In one turn of the loop all bodies together decode at most 256 KiB of gzip.
  * - All functions and callbacks run on the loop's thread. */
 #ifndef PP_ADAPTER_HTTP_SERVER_H
 #define PP_ADAPTER_HTTP_SERVER_H
@@ -55,9 +56,6 @@ struct pp_http_options {
     /* Most bytes of a head; the server refuses a larger one with 431, or with 400 if the request
      * line alone is too long. Default: 16 KiB. */
     size_t max_header_bytes;
-    /* Most bytes of all bodies together, with the state of gzip; at the limit the server answers
-     * 503. Default: 256 MiB. */
-    size_t max_body_memory;
     uint32_t max_streams;    /* most streams; default 50,000, but 1/16 of the descriptors and 512 stay free */
     size_t max_stream_bytes; /* most bytes queued for one stream; default 256 KiB */
     /* After this many ms without data on a stream the server sends a comment (events) or a ping

@@ -86,7 +86,7 @@ static void begin_stream(struct pp_conn *c, struct pp_http_stream *st)
         pp_timer_start(s->look, tick, tick);
     }
     if (c->in_n > 0 && !c->running) /* bytes have arrived after the request */
-        pp_conn_defer(c);
+        pp_conn_defer(c, &s->ready);
 }
 
 enum pp_err pp_stream_open(struct pp_http_server *port, struct pp_http_request *req, enum pp_stream_kind kind,

@@ -309,7 +309,7 @@ static bool queue_rest(struct pp_conn *c, struct pp_piece *const *pieces, size_t
 static enum pp_err close_later(struct pp_stream *x)
 {
     x->broken = true;
-    pp_conn_defer(x->conn);
+    pp_conn_defer(x->conn, &x->conn->server->ready);
     return PP_ECLOSED;
 }
 
