@@ -2,6 +2,7 @@
  * and the HTTP server. */
 #include "api/handler.h"
 #include "base/ledger.h"
+#include "base/process.h"
 #include "events/hub.h"
 #include "pipeline/deliver/deliver.h"
 
@@ -100,6 +101,23 @@ static void put_ledger(struct pp_call *call)
                       (unsigned long long)rows[r].refused);
 }
 
+/* Shows the process under the names that all programs use for them. */
+static void put_process(struct pp_call *call)
+{
+    const struct {
+        const char *name, *type, *help;
+        double value;
+    } rows[] = {
+        {"open_fds", "gauge", "Open file descriptors.", (double)pp_process_open_fds()},
+        {"max_fds", "gauge", "Limit of open file descriptors.", (double)pp_process_max_fds()},
+        {"resident_memory_bytes", "gauge", "Resident memory.", (double)pp_process_resident_bytes()},
+        {"cpu_seconds_total", "counter", "CPU time of all threads.", pp_process_cpu_seconds()},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+        pp_buf_printf(&call->out, "# HELP process_%s %s\n# TYPE process_%s %s\nprocess_%s %.15g\n",
+                      rows[i].name, rows[i].help, rows[i].name, rows[i].type, rows[i].name, rows[i].value);
+}
+
 void pp_api_metrics(struct pp_call *call)
 {
     const struct pp_api_options *o = call->o;
@@ -110,5 +128,6 @@ void pp_api_metrics(struct pp_call *call)
     put_sinks(call);
     put_server(call);
     put_ledger(call);
+    put_process(call);
     pp_call_body(call, 200, "text/plain; version=0.0.4; charset=utf-8");
 }

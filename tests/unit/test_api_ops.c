@@ -811,6 +811,8 @@ static void metrics(void **state)
     assert_non_null(strstr(t->server.body, "\nphotopool_batches_total{outcome=\"accepted\"} 3\n"));
     assert_non_null(strstr(t->server.body, "\nphotopool_store_roundtrips_total{op=\"claim\"} 7\n"));
     assert_non_null(strstr(t->server.body, "\n# TYPE photopool_http_requests_total counter\n"));
+    assert_non_null(strstr(t->server.body, "\n# TYPE process_open_fds gauge\nprocess_open_fds "));
+    assert_non_null(strstr(t->server.body, "\nprocess_max_fds "));
 }
 
 /* openapi.json must describe every endpoint of the API and no other, each with an example. */
