@@ -10,6 +10,7 @@
 #include "adapter/http/http_server.h"
 #include "api/api.h"
 #include "base/ledger.h"
+#include "base/process.h"
 #include "data_dir.h"
 #include "wire_parts.h"
 
@@ -24,6 +25,7 @@ struct pp_wire {
     const struct pp_config *config;
     struct pp_wire_params params;
     struct pp_ledger ledger;
+    struct pp_budget budget;
     struct pp_data_dir data;
     char **pins; /* the lines of fetch.resolve, which fix addresses for hosts */
     struct pp_pipeline p;
@@ -49,19 +51,23 @@ static enum pp_err open_data(struct pp_wire *w, struct pp_wire_error *error)
 
 /* --- opening the adapters --- */
 
+/* A suspect runs alone, beside the transfers of its tier. */
+enum { SUSPECTS = 1 };
+
 /* Creates the fetcher of a fetch loop, on the thread of that loop. */
 static enum pp_err open_fetch_adapters(void *data, struct pp_loop *loop, struct pp_fetcher **fetcher,
                                        struct pp_resolver **resolver)
 {
     struct pp_wire *w = data;
     const struct pp_config *c = w->config;
-    size_t transfers = 0;
-
-    for (size_t i = 0; i < c->fetch.tiers.n; i++)
-        transfers += (size_t)c->fetch.tiers.item[i].concurrency;
-    const struct pp_curl_options curl = {.ca_file = c->fetch.ca_file[0] ? c->fetch.ca_file : NULL,
-                                         .user_agent = c->fetch.user_agent,
-                                         .max_connections = transfers};
+    const struct pp_budget *b = &w->budget;
+    bool webhooks = loop == w->loop; /* the main loop's fetcher sends the messages of webhooks */
+    const struct pp_curl_options curl = {
+        .ca_file = c->fetch.ca_file[0] ? c->fetch.ca_file : NULL,
+        .user_agent = c->fetch.user_agent,
+        .max_exchanges = webhooks ? b->posts : b->transfers + SUSPECTS,
+        .max_kept = webhooks ? b->posts : pp_budget_kept_by_loop(b, w->params.params.threads),
+        .ledger = &w->ledger};
     const struct pp_cares_options cares = {.pins = (const char *const *)w->pins,
                                            .timeout_ms = c->fetch.dns_timeout_ms,
                                            .ttl_max_ms = c->fetch.dns_ttl_max_ms,
@@ -121,12 +127,13 @@ static enum pp_err open_http(struct pp_wire *w, struct pp_wire_error *error)
     const struct pp_config *c = w->config;
     const struct pp_http_options options = {.host = c->http.listen.host,
                                             .port = c->http.listen.port,
-                                            .max_connections = (uint32_t)c->http.max_connections,
+                                            .max_connections = w->budget.callers,
                                             .max_per_address = (uint32_t)c->http.max_connections_per_address,
                                             .header_timeout_ms = c->http.header_timeout_ms,
                                             .body_timeout_ms = c->http.body_timeout_ms,
                                             .max_body = (size_t)c->http.max_body_bytes,
-                                            .max_streams = (uint32_t)c->events.max_subscribers,
+                                            .max_streams = w->budget.streams,
+                                            .max_all = w->budget.places,
                                             .ledger = &w->ledger,
                                             .log = w->log};
     bool v6 = strchr(c->http.listen.host, ':') != NULL;
@@ -172,8 +179,13 @@ static bool needs_data(const struct pp_config *c, unsigned roles)
 static void set_limits(struct pp_wire *w)
 {
     uint64_t replay = pp_api_replay_memory(&w->params.params);
+    const struct pp_budget *b = &w->budget;
 
     pp_ledger_init(&w->ledger);
+    w->ledger.rows[PP_RES_FILES].limit = b->files;
+    w->ledger.rows[PP_RES_TRANSFERS].limit = b->transfers * PP_BUDGET_PER_TRANSFER + b->kept + b->posts;
+    w->ledger.rows[PP_RES_CALLERS].limit = b->callers;
+    w->ledger.rows[PP_RES_STREAMS].limit = b->streams;
     w->ledger.rows[PP_RES_REPLAYS].limit = replay > REPLAY_BYTES ? replay : REPLAY_BYTES;
     uint64_t bodies = 4 * (uint64_t)w->config->http.max_body_bytes;
     w->ledger.rows[PP_RES_BODIES].limit = bodies > BODIES_MIN ? bodies : BODIES_MIN;
@@ -192,6 +204,9 @@ static enum pp_err open_all(struct pp_wire *w, unsigned roles, struct pp_wire_er
     w->p.loop = w->loop;
     w->p.log = w->log;
     w->p.params = &w->params.params;
+    err = pp_wire_divide(&w->budget, &w->params.params, w->config, roles, w->log, error);
+    if (err != PP_OK)
+        return err;
     set_limits(w);
     err = check_ca_file(w->config->fetch.ca_file, error);
     if (err == PP_OK && needs_data(w->config, roles))
@@ -205,7 +220,10 @@ static enum pp_err open_all(struct pp_wire *w, unsigned roles, struct pp_wire_er
     if (err != PP_OK)
         return pp_wire_explain(error, err, "the pipeline could not be started: %s", pp_err_text(err));
     w->pipeline_open = true;
-    return open_http(w, error);
+    err = open_http(w, error);
+    if (err == PP_OK)
+        pp_account_force(&w->ledger.rows[PP_RES_FILES], pp_process_open_fds());
+    return err;
 }
 
 /* Closes what is open, and frees w. */

@@ -4,8 +4,12 @@
 #ifndef PHOTOPOOL_CMD_WIRE_PARTS_H
 #define PHOTOPOOL_CMD_WIRE_PARTS_H
 
+#include "core/budget.h"
 #include "pipeline/pipeline.h"
 #include "wire.h"
+
+/* The roles that use the event log and the delivery store. */
+#define PP_ROLES_RELAYING (PP_ROLE_API | PP_ROLE_DELIVER | PP_ROLE_CRON)
 
 /* The parameters of the pipeline, with the arrays that they point to. The delays of retries and the
  * names of the server are arrays of the configuration, which outlives this struct. */
@@ -21,6 +25,13 @@ pp_must_check enum pp_err pp_wire_params_init(struct pp_wire_params *w, const st
 /* Copies the reloadable parameters of a newer configuration, and points to its delays. */
 void pp_wire_params_reload(struct pp_wire_params *w, const struct pp_config *config);
 void pp_wire_params_fini(struct pp_wire_params *w);
+
+/* wire_budget.c: raises the soft limit of descriptors to the hard one, and divides the descriptors
+ * as the configuration and the roles want them. Lowers the limits in `params` to what there is, and
+ * logs what was lowered. Returns PP_EFULL, with a text in `error`, if there are too few. */
+pp_must_check enum pp_err pp_wire_divide(struct pp_budget *budget, struct pp_params *params,
+                                         const struct pp_config *config, unsigned roles, struct pp_log *log,
+                                         struct pp_wire_error *error);
 
 /* Returns true if other processes use the same store. */
 bool pp_wire_is_fleet(const struct pp_config *config);

@@ -256,15 +256,14 @@ static enum pp_err open_blobs(struct opening *o)
 enum pp_err pp_wire_open_ports(struct pp_pipeline *p, const struct pp_config *config,
                                struct pp_wire_error *error)
 {
-    enum { RELAYING = PP_ROLE_API | PP_ROLE_DELIVER | PP_ROLE_CRON };
     static const struct {
         enum pp_err (*open)(struct opening *o);
         unsigned roles; /* the roles of processes that need the port; 0: all roles need it */
     } ports[] = {{open_store, 0},
                  {open_ingest, 0},
                  {open_coordinator, 0},
-                 {open_events, RELAYING},
-                 {open_deliveries, RELAYING},
+                 {open_events, PP_ROLES_RELAYING},
+                 {open_deliveries, PP_ROLES_RELAYING},
                  {open_sinks, PP_ROLE_DELIVER},
                  {open_blobs, PP_ROLE_WORKER | PP_ROLE_API}};
     struct opening o = {.p = p, .c = config, .error = error};

@@ -16,8 +16,8 @@
 #include <stdint.h>
 
 /* The columns: X(id, label in /metrics). Descriptors:
- *   FILES          databases, the log, connections to servers, photos that are being written
- *   TRANSFERS      transfers, and kept connections to photo hosts
+ *   FILES          databases, the log, connections to servers; counted once, when all are open
+ *   TRANSFERS      sockets to photo hosts and webhooks, with kept connections
  *   CALLERS        callers' connections that are no streams
  *   STREAMS        event streams
  * Bytes of memory:

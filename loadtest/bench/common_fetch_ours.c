@@ -79,8 +79,9 @@ double fetch_ours(void *arg)
     bench_pin(job->cpu);
     r.loop = pp_loop_open();
     if (pp_fs_blob_store_open(&(struct pp_fs_options){.root = job->dir, .sole = true}, &blobs) != PP_OK ||
-        pp_curl_fetcher_open(r.loop, &(struct pp_curl_options){.max_connections = job->width}, &fetcher) !=
-            PP_OK ||
+        pp_curl_fetcher_open(r.loop,
+                             &(struct pp_curl_options){.max_exchanges = job->width, .max_kept = job->width},
+                             &fetcher) != PP_OK ||
         pp_cares_resolver_open(r.loop, NULL, &resolver) != PP_OK)
         return 0;
     struct pp_lane *lane = pp_keep_lane_open(job->keep_threads, blobs);

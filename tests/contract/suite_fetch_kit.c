@@ -53,7 +53,7 @@ static void open_ports(struct fetch_kit *k)
     char pins[3][64];
     const char *lines[] = {pins[0], pins[1], pins[2], NULL};
     const struct pp_curl_options curl = {
-        .ca_file = pp_test_ca_file(), .user_agent = "photopool/test", .max_connections = 64};
+        .ca_file = pp_test_ca_file(), .user_agent = "photopool/test", .max_kept = 64};
 
     (void)snprintf(pins[0], sizeof(pins[0]), "private.test:%u:10.0.0.1", k->port);
     (void)snprintf(pins[1], sizeof(pins[1]), "mixed.test:%u:10.0.0.1,127.0.0.1", k->port);

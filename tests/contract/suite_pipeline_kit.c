@@ -23,7 +23,7 @@ static enum pp_err open_fetch(void *data, struct pp_loop *loop, struct pp_fetche
 {
     static const char *const pins[] = {"*:80:127.0.0.1", NULL};
     (void)data;
-    enum pp_err err = pp_curl_fetcher_open(loop, &(struct pp_curl_options){.max_connections = 64}, f);
+    enum pp_err err = pp_curl_fetcher_open(loop, &(struct pp_curl_options){.max_kept = 64}, f);
     return err == PP_OK ? pp_cares_resolver_open(loop, &(struct pp_cares_options){.pins = pins}, r) : err;
 }
 

@@ -383,7 +383,8 @@ static enum pp_err copy_options(struct pp_curl *f, const struct pp_curl_options 
 
 static enum pp_err open_handles(struct pp_curl *f, const struct pp_curl_options *o)
 {
-    long connections = o->max_connections ? (long)o->max_connections : 256;
+    long exchanges = o->max_exchanges ? (long)o->max_exchanges : 256;
+    long kept = o->max_kept ? (long)o->max_kept : 256;
 
     f->multi = curl_multi_init();
     f->share = curl_share_init();
@@ -391,7 +392,9 @@ static enum pp_err open_handles(struct pp_curl *f, const struct pp_curl_options 
         return PP_ENOMEM;
     /* All handles share TLS sessions, so each of them can resume the session of a host. */
     if (curl_share_setopt(f->share, CURLSHOPT_SHARE, CURL_LOCK_DATA_SSL_SESSION) != CURLSHE_OK ||
-        curl_multi_setopt(f->multi, CURLMOPT_MAXCONNECTS, connections) != CURLM_OK ||
+        curl_multi_setopt(f->multi, CURLMOPT_MAXCONNECTS, kept) != CURLM_OK ||
+        curl_multi_setopt(f->multi, CURLMOPT_MAX_TOTAL_CONNECTIONS, kept > exchanges ? kept : exchanges) !=
+            CURLM_OK ||
         curl_multi_setopt(f->multi, CURLMOPT_PIPELINING, CURLPIPE_MULTIPLEX) != CURLM_OK)
         return PP_ENOMEM;
     return pp_curl_poll_attach(f);
@@ -413,6 +416,7 @@ enum pp_err pp_curl_fetcher_open(struct pp_loop *loop, const struct pp_curl_opti
     f->base.ops = &ops;
     f->magic = PP_CURL_MAGIC;
     f->uv = pp_loop_uv(loop);
+    f->sockets = o && o->ledger ? &o->ledger->rows[PP_RES_TRANSFERS] : NULL;
     f->settle = settle;
     pp_list_init(&f->idle);
     pp_list_init(&f->waiting);

@@ -5,14 +5,20 @@
 
 #include <stddef.h>
 
+#include "base/ledger.h"
 #include "photopool/port/fetcher.h"
 #include "runtime/loop.h"
 
 struct pp_curl_options {
     const char *ca_file;    /* PEM file of certificate authorities; NULL: the system's file */
     const char *user_agent; /* value of the User-Agent header; NULL: requests have no such header */
-    size_t
-        max_connections; /* libcurl keeps at most this many connections open, including idle ones; 0: 256 */
+    /* The fetcher has at most this many exchanges at a time; others wait in libcurl. 0: 256. */
+    size_t max_exchanges;
+    /* The fetcher keeps idle connections while it has at most this many connections. If it needs
+     * another one beyond both numbers, it first closes the one that was idle longest. 0: 256. */
+    size_t max_kept;
+    /* Its row TRANSFERS counts the sockets; outlives the fetcher. NULL: nobody counts them. */
+    struct pp_ledger *ledger;
     /* Size of a transfer's receive buffer in bytes, 1 KiB to 512 KiB. 0 stands for 32 KiB;
      * README.md says why. */
     size_t buffer_bytes;

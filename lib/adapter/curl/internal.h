@@ -165,6 +165,7 @@ struct pp_curl {
     /* Set by fetcher.c: does the queued work and calls done() for the transfers that have ended.
      * Must not be called from within libcurl. */
     void (*settle)(struct pp_curl *f);
+    struct pp_account *sockets; /* counts the sockets in poll.by_fd; NULL: nobody counts them */
     size_t buffer_bytes, max_header_bytes, max_header_lines;
     char *ca_file, *user_agent;
 };

@@ -98,6 +98,8 @@ static void drop(struct pp_curl_socket *s)
 {
     pp_assert(find(s->f, s->fd) == s, "a socket is dropped twice");
     s->f->poll.by_fd[s->fd] = NULL;
+    if (s->f->sockets)
+        pp_account_give(s->f->sockets, 1);
     uv_close((uv_handle_t *)&s->poll, on_closed_socket);
 }
 
@@ -212,6 +214,8 @@ bool pp_curl_poll_watch(struct pp_curl *f, curl_socket_t fd)
     s->f = f;
     s->fd = fd;
     p->by_fd[fd] = s;
+    if (f->sockets) /* libcurl bounds its connections, so the account only counts */
+        pp_account_force(f->sockets, 1);
     return true;
 }
 

@@ -127,7 +127,6 @@ struct pp_http {
     struct pp_timer *sweep; /* fires when the next connection's state times out */
     struct pp_timer *look;  /* the timer that checks streams; active while there are streams */
     int64_t look_ms;        /* ms between two checks of one stream */
-    uint32_t max_all;       /* most connections and streams together, as file descriptors permit */
     struct pp_list states[PP_CONN_STATES];
     struct pp_list ready;       /* connections with input that they consume in the loop's next turn */
     struct pp_list inflating;   /* connections with gzip to decode, in this order, as each turn permits */

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "adapter/http/http_impl.h"
 #include "adapter/http/http_stream.h"
@@ -14,9 +13,6 @@ enum {
     /* The server accepts at most this many connections in one turn of the loop, so that requests
      * are read in between. */
     ACCEPTS_A_TURN = 64,
-    /* Streams leave this many file descriptors free, in addition to a 16th of all. */
-    LEFT_BY_STREAMS = 512,
-    PLAIN_MIN = 64, /* this many plain connections stay possible, however many streams there are */
 };
 
 static struct pp_http *impl(struct pp_http_server *port)
@@ -59,7 +55,7 @@ int64_t pp_http_timeout(const struct pp_http *s, enum pp_conn_state state)
 
 uint64_t pp_http_max_plain(const struct pp_http *s)
 {
-    uint64_t room = s->max_all > s->stats.streams + PLAIN_MIN ? s->max_all - s->stats.streams : PLAIN_MIN;
+    uint64_t all = s->options.max_all, room = all > s->stats.streams ? all - s->stats.streams : 1;
     return room < s->options.max_connections ? room : s->options.max_connections;
 }
 
@@ -255,27 +251,11 @@ static void set_defaults(struct pp_http_options *o)
     DEFAULT(max_body, 32u << 20);
     DEFAULT(max_header_bytes, 16u << 10);
     DEFAULT(max_streams, 50000);
+    DEFAULT(max_all, o->max_connections + o->max_streams);
     DEFAULT(max_stream_bytes, 256u << 10);
     DEFAULT(keepalive_ms, 25000);
     DEFAULT(pong_ms, 60000);
     DEFAULT(close_ms, 5000);
-}
-
-/* Lowers the options' limits to what the number of file descriptors permits. Returns the limit of
- * connections and streams together. */
-static uint32_t limit_to_descriptors(struct pp_http_options *o)
-{
-    struct rlimit r = {0};
-    if (getrlimit(RLIMIT_NOFILE, &r) != 0 || r.rlim_cur == RLIM_INFINITY || r.rlim_cur > UINT32_MAX)
-        return UINT32_MAX;
-    uint32_t fds = (uint32_t)r.rlim_cur, streams = fds / 2;
-    if (fds - fds / 16 > streams + LEFT_BY_STREAMS)
-        streams = fds - fds / 16 - LEFT_BY_STREAMS;
-    if (o->max_connections > fds / 4 * 3)
-        o->max_connections = fds / 4 * 3;
-    if (o->max_streams > streams)
-        o->max_streams = streams;
-    return fds - fds / 32;
 }
 
 static enum pp_err parse_address(const struct pp_http_options *o, struct sockaddr_storage *sa)
@@ -297,7 +277,7 @@ static enum pp_err listen_on(struct pp_http *s, const struct sockaddr_storage *s
     return err == UV_EADDRINUSE ? PP_EBUSY : PP_EIO;
 }
 
-static struct pp_http *server_new(struct pp_loop *loop, const struct pp_http_options *o, uint32_t max_all,
+static struct pp_http *server_new(struct pp_loop *loop, const struct pp_http_options *o,
                                   const struct pp_http_handler *handler)
 {
     struct pp_http *s = calloc(1, sizeof *s);
@@ -306,7 +286,6 @@ static struct pp_http *server_new(struct pp_loop *loop, const struct pp_http_opt
     s->port.ops = &ops;
     s->loop = loop;
     s->options = *o;
-    s->max_all = max_all;
     s->handler = *handler;
     s->bodies =
         (struct pp_http_bodies){.inflate = PP_HTTP_INFLATE_A_TURN, .reclaim = pp_http_reclaim, .data = s};
@@ -340,11 +319,10 @@ enum pp_err pp_http_server_open(struct pp_loop *loop, const struct pp_http_optio
     struct pp_http_options o = *options;
     struct sockaddr_storage sa = {0};
     set_defaults(&o);
-    uint32_t max_all = limit_to_descriptors(&o);
     enum pp_err err = parse_address(&o, &sa);
     if (err != PP_OK)
         return err;
-    struct pp_http *s = server_new(loop, &o, max_all, handler);
+    struct pp_http *s = server_new(loop, &o, handler);
     if (!s)
         return PP_ENOMEM;
     err = listen_on(s, &sa);

@@ -56,7 +56,8 @@ struct pp_http_options {
     /* Most bytes of a head; the server refuses a larger one with 431, or with 400 if the request
      * line alone is too long. Default: 16 KiB. */
     size_t max_header_bytes;
-    uint32_t max_streams;    /* most streams; default 50,000, but 1/16 of the descriptors and 512 stay free */
+    uint32_t max_streams;    /* most streams; default 50,000 */
+    uint32_t max_all;        /* most connections and streams together; default: the sum of both limits */
     size_t max_stream_bytes; /* most bytes queued for one stream; default 256 KiB */
     /* After this many ms without data on a stream the server sends a comment (events) or a ping
      * (WebSocket). Default: 25,000. */

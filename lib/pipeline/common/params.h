@@ -68,6 +68,7 @@ struct pp_params {
     uint32_t max_items, max_photos_per_item;
     int64_t idempotency_ms, results_ms;
     /* --- parameters of events and delivery --- */
+    uint32_t max_posts; /* all webhooks together have at most this many posts in flight */
     uint32_t max_subscribers;
     int64_t events_ms;     /* events are kept for this time, in ms */
     uint64_t events_bytes; /* at most this many bytes of event data are kept */

@@ -13,11 +13,10 @@
 #include "pipeline/deliver/deliver_internal.h"
 #include "pipeline/deliver/webhook_post.h"
 
-#define LOOK_MS     5000
-#define TICK_MS     100
-#define PAGE        100
-#define WINDOW      1000 /* one endpoint has at most this many messages in memory */
-#define FLIGHTS_MAX 512  /* all endpoints together have at most this many posts in flight */
+#define LOOK_MS 5000
+#define TICK_MS 100
+#define PAGE    100
+#define WINDOW  1000 /* one endpoint has at most this many messages in memory */
 /* messages of all endpoints in memory have at most this many bytes */
 #define ROOM     (64u << 20)
 #define ROOM_MIN (256u << 10) /* each endpoint may have this many bytes in memory in any case */
@@ -146,7 +145,7 @@ static void on_messages(void *data)
     struct endpoint *e = data;
     struct pp_to_webhooks *w = e->owner;
 
-    while (!e->paused && !e->disabled && !e->gone && w->flights < FLIGHTS_MAX &&
+    while (!e->paused && !e->disabled && !e->gone && w->flights < w->o->params->max_posts &&
            pp_relay_waiting(e->relay) > 0 && pp_pace_may_start(&e->pace, pp_loop_now(w->o->loop))) {
         struct flight *f = malloc(sizeof(*f));
         if (!f)
