@@ -490,7 +490,7 @@ class WebSocket(threading.Thread):
         self.got = queue.Queue()
         self.s = socket.create_connection(("127.0.0.1", pool.port), timeout=60 * SLOW)
         nonce = base64.b64encode(os.urandom(16)).decode()
-        self.s.sendall((f"GET /v1/events?{urllib.parse.urlencode(query)} HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        self.s.sendall((f"GET /v1/events?{urllib.parse.urlencode(query)} HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                         f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {nonce}\r\n\r\n").encode())
         self.f = self.s.makefile("rb")
         self.status = int(self.f.readline().split()[1])
