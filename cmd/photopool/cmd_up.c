@@ -112,15 +112,6 @@ static void stop(struct server *s)
     pp_wire_drain(s->wire, drained, s);
 }
 
-/* Returns true and sets the error if, after the reload, other machines could reach a server without
- * keys. A reload changes the keys, but not the address. */
-static bool opens_up(const struct server *s, const struct pp_config *newer, struct pp_config_error *error)
-{
-    struct pp_config both = *s->config;
-    both.auth.keys = newer->auth.keys;
-    return pp_config_check(&both, error) != PP_OK;
-}
-
 /* Logs that a changed parameter takes effect only after a restart. */
 static void warn_of_restart(void *data, const struct pp_param *param)
 {
@@ -135,8 +126,10 @@ static void reload(struct server *s)
     struct pp_config_error error;
     struct pp_config *newer;
 
-    if (pp_config_load(&newer, &s->sources, &error) != PP_OK || opens_up(s, newer, &error)) {
-        pp_log(s->log, PP_LOG_ERROR, "configuration not reloaded", "error", error.text, NULL);
+    if (pp_config_load(&newer, &s->sources, &error) != PP_OK ||
+        pp_config_check_reload(s->newer ? s->newer : s->config, newer, &error) != PP_OK) {
+        pp_log(s->log, PP_LOG_ERROR, "configuration not reloaded: the old one stays in force", "error",
+               error.text, NULL);
         pp_config_free(newer);
         return;
     }

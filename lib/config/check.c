@@ -136,3 +136,29 @@ enum pp_err pp_config_check(const struct pp_config *cfg, struct pp_config_error 
         "is open to other machines, and there are no keys. Set auth.keys: [{name: shop, sha256: HEX, scopes: "
         "[submit, read]}] with HEX from: printf %s KEY | sha256sum; or listen on 127.0.0.1");
 }
+
+/* Returns true if the file has set a parameter. */
+static bool file_sets_something(const struct pp_config *cfg)
+{
+    size_t n;
+    (void)pp_params(&n);
+    for (size_t i = 0; i < n; i++)
+        if (cfg->origin[i].source == PP_SOURCE_FILE)
+            return true;
+    return false;
+}
+
+enum pp_err pp_config_check_reload(const struct pp_config *in_force, const struct pp_config *newer,
+                                   struct pp_config_error *err)
+{
+    *err = (struct pp_config_error){0};
+    if (in_force->file[0] && strcmp(in_force->file, newer->file))
+        return pp_config_fail(err, in_force->file, 0, "", "is gone; restart photopool to run without it");
+    if (file_sets_something(in_force) && !file_sets_something(newer))
+        return pp_config_fail(err, newer->file, 0, "",
+                              "is empty; restart photopool to run with the defaults");
+    if (in_force->auth.keys.n && !newer->auth.keys.n)
+        return pp_config_fail(err, newer->file, 0, "auth.keys",
+                              "has no keys any more; restart photopool to run without keys");
+    return PP_OK;
+}

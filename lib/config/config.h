@@ -243,7 +243,8 @@ struct pp_config_error {
 
 struct pp_config_sources {
     /* The name of the configuration file. NULL: ./photopool.yaml, else
-     * /etc/photopool/photopool.yaml, else no file. "": no file. */
+     * /etc/photopool/photopool.yaml, else no file. "": no file. ./photopool.yaml is refused if
+     * users other than this one and root can write to it or to its folder. */
     const char *file;
     /* The content of the file; `file` is then only its name for messages. NULL: the file is
      * read. */
@@ -279,6 +280,13 @@ void pp_config_args_fini(struct pp_config_sources *src);
 /* Checks that a server may run with these values: without auth.keys it may listen only on loopback
  * addresses. `up` and `serve` call this. Returns PP_EINVAL and fills err, which says what to do. */
 pp_must_check enum pp_err pp_config_check(const struct pp_config *cfg, struct pp_config_error *err);
+
+/* Checks that `newer` may replace the configuration in force when the files are read again. An
+ * editor, a deployment or a full disk may have left only a part of the file: it may not have
+ * vanished, lost all parameters, or removed all keys. A restart permits all of that. Returns
+ * PP_EINVAL and fills err. */
+pp_must_check enum pp_err pp_config_check_reload(const struct pp_config *in_force,
+                                                 const struct pp_config *newer, struct pp_config_error *err);
 
 /* Calls cb for each parameter whose value differs between the two configurations. The parameter's
  * flags say whether it is reloadable (params.h). */

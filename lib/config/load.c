@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define FILE_MAX_BYTES (1 << 20)
@@ -73,6 +74,25 @@ static enum pp_err apply_stream(struct pp_config *cfg, const char *name, FILE *f
     return e;
 }
 
+/* Returns true if only this user and root can write to the file or folder. In a sticky folder, such
+ * as /tmp, others can't replace a file. */
+static bool is_trusted(const struct stat *st)
+{
+    bool open = (st->st_mode & 0022) && !(S_ISDIR(st->st_mode) && (st->st_mode & S_ISVTX));
+    return (st->st_uid == geteuid() || st->st_uid == 0) && !open;
+}
+
+/* Refuses the file of the current folder if it may be a stranger's: nobody has named it. */
+static enum pp_err check_found(const char *name, FILE *f, struct pp_config_error *err)
+{
+    struct stat file, folder;
+    if (fstat(fileno(f), &file) == 0 && stat(".", &folder) == 0 && is_trusted(&file) && is_trusted(&folder))
+        return PP_OK;
+    return pp_config_fail(
+        err, name, 0, "",
+        "other users can write to it or to its folder; if you trust it, name it: --config %s", name);
+}
+
 /* Applies src->text, or the file that src names, or the first default file that exists. Returns
  * PP_OK if no file exists. */
 static enum pp_err load_file(struct pp_config *cfg, const struct pp_config_sources *src,
@@ -97,8 +117,10 @@ static enum pp_err load_file(struct pp_config *cfg, const struct pp_config_sourc
     }
     if (!f)
         return PP_OK;
+    enum pp_err e = name == places[0] ? check_found(name, f, err) : PP_OK;
     name = pp_arena_strdup(&cfg->arena, name);
-    enum pp_err e = name ? apply_stream(cfg, name, f, err) : PP_ENOMEM;
+    if (e == PP_OK)
+        e = name ? apply_stream(cfg, name, f, err) : PP_ENOMEM;
     fclose(f);
     return e;
 }

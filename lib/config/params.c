@@ -115,7 +115,8 @@ C(URL, "coordinator.url", coordinator.url, "local:", "local:|redis://HOST", SECR
   "Limits, slots and wake-ups: in this process, or shared.")
 
 C(URL, "blobs.url", blobs.url, "file:DIR/photos", "file:PATH|s3://BUCKET[/PREFIX]?endpoint=URL&region=R", SECRET,
-  "Where photos are stored, under sha256/ab/cd/: a folder, which a fleet shares, or an S3-compatible store.")
+  "Where photos are stored, under sha256/ab/cd/: a folder, which a fleet shares, or an S3-compatible store. "
+  "Other users can read the photos in a folder, unless it is in DIR.")
 E("blobs.fsync", blobs.fsync, "file", "file|off", 0,
   "file: a photo's bytes are on disk before its record; off: left to the system.")
 

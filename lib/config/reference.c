@@ -89,7 +89,8 @@ void pp_config_markdown(FILE *f)
         "There are four ways to set a parameter; the first in this order wins:\n\n"
         "1. flag: `--set http.listen=127.0.0.1:9000`\n"
         "2. environment: `PHOTOPOOL_HTTP_LISTEN=127.0.0.1:9000` (an empty variable counts as not set)\n"
-        "3. file: `--config FILE`, else `./photopool.yaml`, else `/etc/photopool/photopool.yaml`;\n"
+        "3. file: `--config FILE`, else `./photopool.yaml` (only if no other user can write to it or to\n"
+        "   its folder), else `/etc/photopool/photopool.yaml`;\n"
         "   `http: {listen: ...}` or `http.listen: ...`\n"
         "4. the default below, for a small machine; `DIR` is the data directory of `photopool up --data "
         "DIR`\n\n"
@@ -102,7 +103,8 @@ void pp_config_markdown(FILE *f)
         "and a message with file, line, key and the allowed values. `photopool config` shows the values in\n"
         "force and their origin; `photopool config --check` only checks. SIGHUP reloads the parameters "
         "marked\n"
-        "*live*.\n",
+        "*live*. A reload that finds an error, no file, an empty file or no keys any more changes nothing,\n"
+        "and the log says why.\n",
         f);
     for (size_t i = 0; i < n; i++) {
         fprintf(

@@ -136,6 +136,10 @@ def reload(case):
     pool.signal(signal.SIGHUP)
     wait_until(lambda: "not reloaded" in pool.text(), 10, "a bad file is refused")
     check(pool.ready(), "it keeps its configuration")
+    with open(pool.config_file, "w", encoding="utf-8"):
+        pass
+    pool.signal(signal.SIGHUP)
+    wait_until(lambda: "is empty" in pool.text(), 10, "an empty file is refused")
     pool.config["clients.rpm"] = None
     pool.write_config()
     pool.signal(signal.SIGHUP)

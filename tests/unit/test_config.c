@@ -831,63 +831,6 @@ static void options_are_taken_out(void **state)
     assert_string_equal(err.text, "--config: needs a value");
 }
 
-static void write_file(const char *name, const char *text)
-{
-    FILE *f = fopen(name, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    assert_int_equal(fclose(f), 0);
-}
-
-static void files_are_found(void **state)
-{
-    (void)state;
-    char dir[] = "/tmp/pp_config_XXXXXX", before[4096];
-    struct pp_config *cfg;
-    struct pp_config_error err;
-    struct pp_config_sources src = {0};
-    assert_non_null(getcwd(before, sizeof before));
-    assert_non_null(mkdtemp(dir));
-    assert_int_equal(chdir(dir), 0);
-
-    src.file = "none.yaml";
-    assert_int_equal(pp_config_load(&cfg, &src, &err), PP_EIO);
-    assert_non_null(strstr(err.text, "none.yaml: can't be opened: No such file"));
-    src.file = ".";
-    assert_int_equal(pp_config_load(&cfg, &src, &err), PP_EIO);
-    assert_non_null(strstr(err.text, ".: can't be read: Is a directory"));
-
-    write_file("photopool.yaml", "clients.rpm: 5\n");
-    src.file = NULL;
-    assert_int_equal(pp_config_load(&cfg, &src, &err), PP_OK);
-    assert_int_equal(cfg->clients.rpm, 5);
-    assert_string_equal(cfg->file, "./photopool.yaml");
-    pp_config_free(cfg);
-    write_file("other.yaml", "clients.rpm: 6\n");
-    src.file = "other.yaml";
-    assert_int_equal(pp_config_load(&cfg, &src, &err), PP_OK);
-    assert_int_equal(cfg->clients.rpm, 6);
-    pp_config_free(cfg);
-    src.file = "";
-    assert_int_equal(pp_config_load(&cfg, &src, &err), PP_OK);
-    assert_int_equal(cfg->clients.rpm, 600);
-    pp_config_free(cfg);
-
-    FILE *f = fopen("other.yaml", "w");
-    assert_non_null(f);
-    for (int i = 0; i < (1 << 20) / 16 + 1; i++)
-        fputs("# a long comment\n", f);
-    fclose(f);
-    src.file = "other.yaml";
-    assert_int_equal(pp_config_load(&cfg, &src, &err), PP_EINVAL);
-    assert_string_equal(err.text, "other.yaml: the file is over 1 MiB");
-
-    unlink("other.yaml");
-    unlink("photopool.yaml");
-    assert_int_equal(chdir(before), 0);
-    assert_int_equal(rmdir(dir), 0);
-}
-
 /* photopool reads a damaged file, or refuses it with an error of one line. */
 static void damaged_files(void **state)
 {
@@ -991,7 +934,6 @@ int main(void)
         cmocka_unit_test(diff_names_what_changed),
         cmocka_unit_test(secrets_are_masked),
         cmocka_unit_test(options_are_taken_out),
-        cmocka_unit_test(files_are_found),
         cmocka_unit_test(damaged_files),
         cmocka_unit_test(the_reference_is_current),
         cmocka_unit_test(example_files_are_valid),
