@@ -118,6 +118,7 @@ static struct pp_api *open_api(struct pp_wire *w)
                                                 .publisher = p->publisher,
                                                 .hub = p->hub,
                                                 .poster = p->poster,
+                                                .gate = p->gate,
                                                 .claimer = p->claimer,
                                                 .deliverer = p->deliverer});
 }

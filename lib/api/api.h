@@ -19,6 +19,7 @@
 #include "runtime/loop.h"
 
 struct pp_api;
+struct pp_gate;
 struct pp_claimer;
 struct pp_deliverer;
 struct pp_hub;
@@ -60,6 +61,7 @@ struct pp_api_options {
     struct pp_publisher *publisher;
     struct pp_hub *hub;
     struct pp_poster *poster;
+    struct pp_gate *gate;           /* set with the role worker; else NULL */
     struct pp_claimer *claimer;     /* set with the role worker */
     struct pp_deliverer *deliverer; /* set with the role deliver */
 };

@@ -3,16 +3,18 @@
  * /readyz shows the result of the last probe of each port. So a request to /readyz costs nothing,
  * and a port that does not answer is shown just like one that fails. The process probes only ports
  * that its roles need: each second, but less often while a port works that several processes share.
- * The role api needs only the ingest queue, because it accepts batches even if the store does not
+ * The role worker also needs its blob store, descriptors and memory (common/gate.h). The role api
+ * needs only the ingest queue, because it accepts batches even if the store does not
  * work. */
 #include "api/handler.h"
+#include "pipeline/common/gate.h"
 #include "runtime/ask.h"
 
 #define PROBE_MS      1000
 #define PROBE_WELL_MS 5000 /* a shared port that works is probed at this interval */
 #define PROBE_SLOW_MS 3000 /* after this time /readyz says that the port "does not answer" */
 #define PROBE_ARENA   (1u << 20)
-#define REASON_MAX    96
+#define REASON_MAX    256
 
 /* The roles that need each port. */
 enum {
@@ -137,6 +139,8 @@ static const char *role_reason(const struct pp_api *api, unsigned role, char buf
         reason = port_reason(o, &h->ingest, "the ingest queue", buf);
     if (!reason && (role & NEED_STORE) && o->store)
         reason = port_reason(o, &h->store, "the store", buf);
+    if (!reason && role == PP_ROLE_WORKER && pp_gate_reason(o->gate, buf, REASON_MAX))
+        reason = buf;
     return reason;
 }
 

@@ -4,6 +4,7 @@
 #include "base/ledger.h"
 #include "base/process.h"
 #include "events/hub.h"
+#include "pipeline/common/gate.h"
 #include "pipeline/deliver/deliver.h"
 
 #define ROUNDTRIPS(name, type)                                           \
@@ -129,5 +130,7 @@ void pp_api_metrics(struct pp_call *call)
     put_server(call);
     put_ledger(call);
     put_process(call);
+    if (o->gate)
+        pp_gate_write_metrics(o->gate, &call->out);
     pp_call_body(call, 200, "text/plain; version=0.0.4; charset=utf-8");
 }

@@ -50,6 +50,18 @@ static bool leads(void *data)
     return pp_fleet_leads(data);
 }
 
+static void on_gate_open(void *data)
+{
+    struct pp_pipeline *p = data;
+    pp_claimer_wake(p->claimer);
+}
+
+static void on_gate_retry(void *data)
+{
+    struct pp_pipeline *p = data;
+    pp_claimer_retry(p->claimer);
+}
+
 static void on_finished(void *data, struct pp_transfer *t)
 {
     struct pp_pipeline *p = data;
@@ -62,6 +74,14 @@ static void on_finished(void *data, struct pp_transfer *t)
  * begun to claim. */
 static enum pp_err open_worker(struct pp_pipeline *p)
 {
+    p->gate = pp_gate_open(&(struct pp_gate_options){.loop = p->loop,
+                                                     .log = p->log,
+                                                     .blobs = p->blobs,
+                                                     .data = p,
+                                                     .on_open = on_gate_open,
+                                                     .on_retry = on_gate_retry});
+    if (!p->gate)
+        return PP_ENOMEM;
     enum pp_err err =
         pp_claimer_open(&(struct pp_claimer_options){.loop = p->loop,
                                                      .log = p->log,
@@ -72,6 +92,7 @@ static enum pp_err open_worker(struct pp_pipeline *p)
                                                      .factory = p->factory,
                                                      .keep_lane = p->keep_lane,
                                                      .blobs = p->blobs,
+                                                     .gate = p->gate,
                                                      .data = p,
                                                      .on_finished = on_finished,
                                                      .on_backlog_incomplete = on_backlog_doubtful},
@@ -87,6 +108,7 @@ static enum pp_err open_worker(struct pp_pipeline *p)
                                                               .coordinator = p->coordinator,
                                                               .routes = p->routes,
                                                               .progress = p->progress,
+                                                              .gate = p->gate,
                                                               .claimer = p->claimer,
                                                               .data = p,
                                                               .on_items_finished = on_items_finished,
@@ -233,6 +255,7 @@ void pp_pipeline_close(struct pp_pipeline *p)
     pp_planner_close(p->planner);
     pp_claimer_close(p->claimer);
     pp_settler_close(p->settler);
+    pp_gate_close(p->gate);
     pp_cron_close(p->cron);
     pp_fleet_close(p->fleet);
     pp_routes_close(p->routes);
@@ -257,7 +280,8 @@ static bool takes_and_fetches(const struct pp_pipeline *p)
 
 static size_t jobs_in_flight(const struct pp_pipeline *p)
 {
-    return pp_cron_busy(p->cron) + pp_routes_busy(p->routes) + pp_fleet_busy(p->fleet);
+    return (p->gate && pp_gate_busy(p->gate)) + pp_cron_busy(p->cron) + pp_routes_busy(p->routes) +
+           pp_fleet_busy(p->fleet);
 }
 
 /* Checks whether the drain is complete: asks the stages in the order in which they end. Calls
@@ -270,6 +294,8 @@ static void on_drain_check(void *data)
         return;
     if (!p->cron_stopped) {
         p->cron_stopped = true;
+        if (p->gate)
+            pp_gate_stop(p->gate);
         pp_deliverer_stop(p->deliverer);
         pp_cron_stop(p->cron);
         pp_routes_tick(p->routes);
@@ -334,6 +360,8 @@ void pp_pipeline_drain(struct pp_pipeline *p, void (*on_drained)(void *data), vo
         pp_planner_drain(p->planner);
     if (p->claimer)
         pp_claimer_drain(p->claimer);
+    if (pp_gate_closed(p->gate)) /* photos in flight can't be kept, so waiting for them is pointless */
+        pp_claimer_hand_back(p->claimer);
     if (p->settler)
         pp_settler_drain(p->settler);
     pp_routes_drain(p->routes);

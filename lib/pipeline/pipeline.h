@@ -22,6 +22,7 @@
 #include "photopool/port/event_log.h"
 #include "photopool/port/ingest_queue.h"
 #include "photopool/port/task_store.h"
+#include "pipeline/common/gate.h"
 #include "pipeline/common/metrics.h"
 #include "pipeline/common/params.h"
 #include "pipeline/deliver/deliver.h"
@@ -70,6 +71,7 @@ struct pp_pipeline {
     struct pp_routes *routes;
     struct pp_progress *progress;
     struct pp_planner *planner;
+    struct pp_gate *gate; /* set with the role worker; else NULL */
     struct pp_claimer *claimer;
     struct pp_settler *settler;
     struct pp_publisher *publisher; /* set if there is an event log; else NULL */

@@ -85,7 +85,7 @@ double fetch_ours(void *arg)
         pp_cares_resolver_open(r.loop, NULL, &resolver) != PP_OK)
         return 0;
     struct pp_lane *lane = pp_keep_lane_open(job->keep_threads, blobs);
-    struct pp_keep *keep = pp_keep_open(r.loop, lane, blobs, 64 << 20);
+    struct pp_keep *keep = pp_keep_open(r.loop, lane, blobs, NULL, 64 << 20);
     const struct pp_runner_options options = {.loop = r.loop,
                                               .params = &params,
                                               .fetcher = fetcher,

@@ -75,7 +75,7 @@ void fetch_kit_open_at(struct fetch_kit *k, uint16_t port)
     fill_params(k);
     open_ports(k);
     k->lane = pp_keep_lane_open(2, k->blobs);
-    k->keep = pp_keep_open(k->loop, k->lane, k->blobs, k->params.buffer_bytes);
+    k->keep = pp_keep_open(k->loop, k->lane, k->blobs, NULL, k->params.buffer_bytes);
     assert_non_null(k->keep);
     k->runner = pp_runner_open(&(struct pp_runner_options){.loop = k->loop,
                                                            .params = &k->params,

@@ -211,7 +211,7 @@ static void kit_open(struct kit *k, unsigned threads, uint64_t buffer_bytes)
     k->loop = pp_loop_open();
     k->lane = pp_keep_lane_open(threads, &k->store.base);
     assert_non_null(k->lane);
-    k->keep = pp_keep_open(k->loop, k->lane, &k->store.base, buffer_bytes);
+    k->keep = pp_keep_open(k->loop, k->lane, &k->store.base, NULL, buffer_bytes);
     assert_non_null(k->keep);
 }
 

@@ -48,8 +48,11 @@ struct pp_blob_store_ops {
      * Sets *more if there are others. */
     pp_must_check enum pp_err (*recent)(struct pp_blob_store *b, int64_t since_ms, struct pp_blob_name *out,
                                         size_t cap, size_t *n, bool *more);
-    /* Writes a test object, for /readyz. Returns PP_OK if writing works now. */
+    /* Writes a test object where photos are written. Returns PP_OK if writing works now. */
     pp_must_check enum pp_err (*check)(struct pp_blob_store *b);
+    /* Writes into `text` why the last failed call failed, in the words of the system or of the
+     * server; "" if none has failed. */
+    void (*reason)(struct pp_blob_store *b, char *text, size_t n);
     void (*close)(struct pp_blob_store *b); /* the caller calls this after the last call has returned */
 };
 

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -29,6 +30,7 @@ struct fs_store {
     bool fsync;
     uint64_t nonce;
     atomic_ullong counter;
+    atomic_int failed; /* the errno of the last failed call */
 };
 
 struct pp_blob_part {
@@ -43,8 +45,10 @@ static struct fs_store *fs_of(struct pp_blob_store *b)
     return (struct fs_store *)b;
 }
 
-static enum pp_err from_errno(void)
+/* Remembers errno for fs_reason(), and returns the code for it. */
+static enum pp_err from_errno(struct fs_store *s)
 {
+    atomic_store(&s->failed, errno);
     switch (errno) {
     case ENOSPC:
     case EDQUOT: return PP_ENOSPC;
@@ -86,7 +90,7 @@ static enum pp_err open_part(struct fs_store *s, struct pp_blob_part *part)
              (unsigned long long)s->nonce, (unsigned long long)atomic_fetch_add(&s->counter, 1));
     part->fd = openat(s->root, part->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, FILE_MODE);
     if (part->fd < 0)
-        return from_errno();
+        return from_errno(s);
     (void)fchmod(part->fd, FILE_MODE); /* fails where the file system has no modes */
     return PP_OK;
 }
@@ -148,7 +152,7 @@ static enum pp_err publish(struct pp_blob_part *part, const char *path, bool wri
         ok = sync_dir(s, path, 12) == 0;
     if (ok)
         return PP_OK;
-    enum pp_err err = from_errno();
+    enum pp_err err = from_errno(s);
     unlinkat(s->root, part->temp, 0);
     return err;
 }
@@ -204,7 +208,7 @@ static enum pp_err fs_open(struct pp_blob_store *b, struct pp_blob_part **out)
 static enum pp_err fs_write(struct pp_blob_part *part, const struct iovec *iov, int n)
 {
     part->bytes += total(iov, n);
-    return write_all(part->fd, iov, n) == 0 ? PP_OK : from_errno();
+    return write_all(part->fd, iov, n) == 0 ? PP_OK : from_errno(part->store);
 }
 
 static void fs_abort(struct pp_blob_part *part)
@@ -240,15 +244,15 @@ static enum pp_err fs_get(struct pp_blob_store *b, const uint8_t sha256[32], con
     pp_object_path(path, sha256, ext);
     int fd = openat(fs_of(b)->root, path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
-        return errno == ENOENT ? PP_ENOTFOUND : from_errno();
-    enum pp_err err = fstat(fd, &st) == 0 ? PP_OK : PP_EIO;
+        return errno == ENOENT ? PP_ENOTFOUND : from_errno(fs_of(b));
+    enum pp_err err = fstat(fd, &st) == 0 ? PP_OK : from_errno(fs_of(b));
     size_t have = 0;
     while (err == PP_OK && have < max) {
         ssize_t got = pread(fd, (char *)buf + have, max - have, (off_t)(offset + have));
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            err = PP_EIO;
+            err = from_errno(fs_of(b));
         if (got <= 0)
             break;
         have += (size_t)got;
@@ -263,7 +267,7 @@ static enum pp_err fs_remove(struct pp_blob_store *b, const uint8_t sha256[32], 
 {
     char path[PP_OBJECT_NAME_MAX];
     pp_object_path(path, sha256, ext);
-    return unlinkat(fs_of(b)->root, path, 0) == 0 || errno == ENOENT ? PP_OK : from_errno();
+    return unlinkat(fs_of(b)->root, path, 0) == 0 || errno == ENOENT ? PP_OK : from_errno(fs_of(b));
 }
 
 /* --- recent objects --- */
@@ -331,16 +335,36 @@ static enum pp_err fs_recent(struct pp_blob_store *b, int64_t since_ms, struct p
     return PP_OK;
 }
 
+/* A probe is as large as a usual photo, so that it does not fit where a photo doesn't. */
+#define PROBE_BYTES 262144
+
+/* Does all that fs_put() does: writes a temporary file, syncs it, and renames it into the folder of
+ * the objects. */
 static enum pp_err fs_check(struct pp_blob_store *b)
 {
-    struct pp_blob_part *part;
-    enum pp_err err = fs_open(b, &part);
+    static char probe[PROBE_BYTES];
+    const struct iovec iov = {.iov_base = probe, .iov_len = sizeof(probe)};
+    struct fs_store *s = fs_of(b);
+    struct pp_blob_part part;
+    char path[sizeof(part.temp) + 16];
+
+    enum pp_err err = open_part(s, &part);
     if (err != PP_OK)
         return err;
-    char probe[] = "ready";
-    err = fs_write(part, &(struct iovec){.iov_base = probe, .iov_len = sizeof(probe)}, 1);
-    fs_abort(part);
+    bool ok = write_all(part.fd, &iov, 1) == 0 && (!s->fsync || fsync(part.fd) == 0);
+    (void)snprintf(path, sizeof(path), "sha256/%s", part.temp + strlen("tmp/"));
+    bool renamed = ok && rename_part(&part, path);
+    if (!renamed)
+        err = from_errno(s);
+    close(part.fd);
+    unlinkat(s->root, renamed ? path : part.temp, 0);
     return err;
+}
+
+static void fs_reason(struct pp_blob_store *b, char *text, size_t n)
+{
+    int failed = atomic_load(&fs_of(b)->failed);
+    snprintf(text, n, "%s", failed ? strerror(failed) : "");
 }
 
 static void fs_close(struct pp_blob_store *b)
@@ -358,6 +382,7 @@ static const struct pp_blob_store_ops ops = {.put = fs_put,
                                              .remove = fs_remove,
                                              .recent = fs_recent,
                                              .check = fs_check,
+                                             .reason = fs_reason,
                                              .close = fs_close};
 
 /* Removes temporary files that killed processes left: all of them, or only those that are older

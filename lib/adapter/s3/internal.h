@@ -90,19 +90,22 @@ struct pp_s3_store {
     struct pp_blob_store base; /* the port; must be the first member */
     struct pp_s3_options o;    /* the options, with defaults filled in */
     char spool_dir[512];
-    char *root;              /* the URL of the bucket, with "/" at its end */
-    char *token_line;        /* the header line with the session token; NULL: no token is configured */
-    char signing[96];        /* the value for CURLOPT_AWS_SIGV4 */
-    pthread_mutex_t lock;    /* guards the members below */
-    struct pp_s3_conn *idle; /* stack of connections that no thread uses */
-    int64_t said_ms;         /* when a failure was last logged, in ms of pp_lane_clock_ms() */
-    int64_t unsaid;          /* number of failures that were not logged since then */
+    char *root;                    /* the URL of the bucket, with "/" at its end */
+    char *token_line;              /* the header line with the session token; NULL: no token is configured */
+    char signing[96];              /* the value for CURLOPT_AWS_SIGV4 */
+    pthread_mutex_t lock;          /* guards the members below */
+    struct pp_s3_conn *idle;       /* stack of connections that no thread uses */
+    int64_t said_ms;               /* when a failure was last logged, in ms of pp_lane_clock_ms() */
+    int64_t unsaid;                /* number of failures that were not logged since then */
+    char reason[PP_S3_REASON_MAX]; /* why the last failed call failed; "": none has failed */
 };
 
 /* Makes the request, repeats it if the failure may be transient, and logs a failure. Blocks.
  * Returns PP_OK (also if a GET of a range got status 416), PP_ENOTFOUND if there is no such object,
  * PP_EIO, PP_ENOSPC, PP_ETIMEOUT or PP_ENOMEM. */
 pp_must_check enum pp_err pp_s3_call(struct pp_s3_store *s, struct pp_s3_call *call);
+/* Keeps the reason of a failed call for ops->reason(). */
+void pp_s3_remember(struct pp_s3_store *s, const char *reason);
 /* Closes all idle connections. No request may be in flight. */
 void pp_s3_conns_close(struct pp_s3_store *s);
 

@@ -95,8 +95,12 @@ static int open_spool(const char *dir)
     return fd;
 }
 
-static enum pp_err from_errno(void)
+/* Remembers errno for s3_reason(), and returns the code for it. */
+static enum pp_err from_errno(struct pp_s3_store *s)
 {
+    char words[PP_S3_REASON_MAX];
+    (void)snprintf(words, sizeof(words), "%.400s: %s", s->spool_dir, strerror(errno));
+    pp_s3_remember(s, words);
     return errno == ENOSPC || errno == EDQUOT ? PP_ENOSPC : PP_EIO;
 }
 
@@ -108,7 +112,7 @@ static enum pp_err s3_open(struct pp_blob_store *b, struct pp_blob_part **out)
     part->store = s3_of(b);
     part->fd = open_spool(part->store->spool_dir);
     if (part->fd < 0) {
-        enum pp_err err = from_errno();
+        enum pp_err err = from_errno(part->store);
         free(part);
         return err;
     }
@@ -125,7 +129,7 @@ static enum pp_err s3_write(struct pp_blob_part *part, const struct iovec *iov, 
             if (done < 0 && errno == EINTR)
                 continue;
             if (done < 0)
-                return from_errno();
+                return from_errno(part->store);
             at += (size_t)done;
         }
     }
@@ -309,6 +313,15 @@ static enum pp_err s3_check(struct pp_blob_store *b)
     return probe(s3_of(b), &failure);
 }
 
+static void s3_reason(struct pp_blob_store *b, char *text, size_t n)
+{
+    struct pp_s3_store *s = s3_of(b);
+
+    pthread_mutex_lock(&s->lock);
+    (void)snprintf(text, n, "%s", s->reason);
+    pthread_mutex_unlock(&s->lock);
+}
+
 enum pp_err pp_s3_blob_store_probe(struct pp_blob_store *b, char reason[PP_S3_REASON_MAX])
 {
     struct pp_s3_failure failure;
@@ -346,6 +359,7 @@ static const struct pp_blob_store_ops ops = {.put = s3_put,
                                              .remove = s3_remove,
                                              .recent = s3_recent,
                                              .check = s3_check,
+                                             .reason = s3_reason,
                                              .close = s3_close};
 
 #define DEFAULT(field, value) o->field = o->field > 0 ? o->field : (value)
@@ -356,7 +370,7 @@ static void fill_defaults(struct pp_s3_options *o)
     DEFAULT(probe_ms, 5000);
     DEFAULT(timeout_ms, 60000);
     DEFAULT(backoff_ms, 100);
-    DEFAULT(say_ms, 5000);
+    DEFAULT(say_ms, 60000);
     DEFAULT(attempts, 5);
     DEFAULT(list_pages_max, 1000);
 }

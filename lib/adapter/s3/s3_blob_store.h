@@ -34,7 +34,7 @@ struct pp_s3_options {
      * Default: $TMPDIR or /tmp. */
     const char *spool_dir;
     struct pp_log *log; /* The log, which must outlive the store. NULL: nothing is logged. */
-    int64_t connect_ms; /* longest time to connect, in ms; default 5,000 */
+    int64_t connect_ms; /* longest time to connect, in ms; default 60,000 */
     /* An attempt fails after this many ms without a byte in either direction. Default: 10,000. */
     int64_t stall_ms;
     int64_t probe_ms;   /* timeout of check() and pp_s3_blob_store_probe(), in ms; default 5,000 */
@@ -42,7 +42,7 @@ struct pp_s3_options {
     /* The longest wait in ms after the first failure; it doubles with each failure, up to 2 s.
      * Default: 100. */
     int64_t backoff_ms;
-    int64_t say_ms;          /* shortest time between two log lines about failures, in ms; default 5,000 */
+    int64_t say_ms;          /* shortest time between two log lines about failures, in ms; default 60,000 */
     unsigned attempts;       /* most attempts of an operation; default 5 */
     unsigned list_pages_max; /* most pages, of 1,000 names each, that recent() reads; default 1,000 */
 };

@@ -440,14 +440,24 @@ static bool may_log(struct pp_s3_store *s, int64_t *unsaid)
     return may;
 }
 
+void pp_s3_remember(struct pp_s3_store *s, const char *reason)
+{
+    pthread_mutex_lock(&s->lock);
+    (void)snprintf(s->reason, sizeof(s->reason), "%s", reason);
+    pthread_mutex_unlock(&s->lock);
+}
+
 static void log_failure(struct pp_s3_store *s, const struct pp_s3_call *call)
 {
     char reason[PP_S3_REASON_MAX];
     int64_t unsaid;
 
-    if (call->failure.err == PP_ENOTFOUND || !may_log(s, &unsaid))
+    if (call->failure.err == PP_ENOTFOUND)
         return;
     pp_s3_reason(&call->failure, reason);
+    pp_s3_remember(s, reason);
+    if (!may_log(s, &unsaid))
+        return;
     pp_log(s->o.log, PP_LOG_WARN, "object store: request failed", "operation", call->name, "bucket",
            s->o.bucket, "object", call->key ? call->key : "", "reason", reason, "more_since_last",
            PP_LOG_INT(unsaid), NULL);

@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "photopool/port/coordinator.h"
+#include "pipeline/common/gate.h"
 #include "pipeline/common/metrics.h"
 #include "pipeline/common/params.h"
 #include "pipeline/fetch/fetch_loop.h"
@@ -26,8 +27,8 @@
 
 struct pp_claimer;
 
-/* The options of a claimer. All fields except `log` are required. All that they point to must
- * outlive the claimer. */
+/* The options of a claimer. All fields except `log` and `gate` are required. All that they
+ * point to must outlive the claimer. */
 struct pp_claimer_options {
     struct pp_loop *loop;
     struct pp_log *log;
@@ -38,6 +39,7 @@ struct pp_claimer_options {
     struct pp_fetch_factory factory; /* This factory opens the adapters of each fetch loop. */
     struct pp_lane *keep_lane;
     struct pp_blob_store *blobs;
+    struct pp_gate *gate; /* While it is closed, the claimer claims nothing. */
     /* The claimer calls this when a transfer has finished. The receiver must call
      * pp_claimer_settled() for the transfer, possibly before this callback returns. */
     void (*on_finished)(void *data, struct pp_transfer *t);
@@ -69,6 +71,10 @@ void pp_claimer_backlog(struct pp_claimer *claimer, const struct pp_backlog_row 
 void pp_claimer_requeue(struct pp_claimer *claimer, const struct pp_backlog_row *rows, size_t n);
 /* Frees a finished transfer whose outcome settle has written. */
 void pp_claimer_settled(struct pp_claimer *claimer, struct pp_transfer *t);
+/* The gate has opened: starts a cycle. */
+void pp_claimer_wake(struct pp_claimer *claimer);
+/* Makes the fetch loops store the photos that wait for the blob store. */
+void pp_claimer_retry(struct pp_claimer *claimer);
 /* Renews slots and releases slots that this worker does not need. cron calls it once a second. */
 void pp_claimer_tend_slots(struct pp_claimer *claimer);
 
@@ -101,6 +107,7 @@ struct pp_fetch_loop *const *pp_claimer_loops(const struct pp_claimer *claimer, 
  * checked, and the first that applies is reported. X(name, sentence). */
 #define PP_CLAIM_REASONS(X)                                                               \
     X(DRAINING, "The worker is draining.")                                                \
+    X(LOCAL_FAULT, "The worker waits for its blob store, descriptors or memory.")         \
     X(PAUSED, "The client is paused.")                                                    \
     X(SETTINGS_LOADING, "The client's settings are being read.")                          \
     X(SLOT_REFUSED, "Other workers hold the client's slots.")                             \

@@ -193,6 +193,12 @@ static inline int64_t claim_wall(const struct pp_claimer *claimer)
     return pp_loop_wall(claimer->o.loop);
 }
 
+/* Returns true if the claimer may claim: it does not drain, and the gate is open. */
+static inline bool claim_is_open(const struct pp_claimer *claimer)
+{
+    return !claimer->draining && !pp_gate_closed(claimer->o.gate);
+}
+
 /* --- clients.c: clients' states and queues, and the time of the next cycle --- */
 
 struct claim_client *claim_client_find(const struct pp_claimer *claimer, const char *id);

@@ -88,9 +88,10 @@ enum pp_claim_reason claim_reason(struct claim_client *c, uint32_t due)
 {
     struct pp_slot *s = &c->slot;
     int64_t now = pp_loop_now(c->claimer->o.loop);
-    enum pp_claim_reason reason = c->claimer->draining ? PP_CLAIM_DRAINING
-                                  : c->settings.paused ? PP_CLAIM_PAUSED
-                                                       : slot_reason(c);
+    enum pp_claim_reason reason = c->claimer->draining                 ? PP_CLAIM_DRAINING
+                                  : pp_gate_closed(c->claimer->o.gate) ? PP_CLAIM_LOCAL_FAULT
+                                  : c->settings.paused                 ? PP_CLAIM_PAUSED
+                                                                       : slot_reason(c);
     if (reason != PP_CLAIM_NONE)
         return reason;
     pp_assert(s->held, "a client holds a slot that its accounting does not know");
@@ -219,7 +220,7 @@ void claim_wake(struct pp_claimer *claimer)
         unblock(pp_container_of(node, struct claim_client, freed_node), 0);
     if (claimer->cycle)
         claimer->again = true;
-    else if (!claimer->draining)
+    else if (claim_is_open(claimer))
         pp_timer_sooner(claimer->timer, claimer->unsettled == 0             ? 0
                                         : claimer->ended >= claimer->enough ? claimer->o.params->gather_ms
                                                                             : batching_ms(claimer));

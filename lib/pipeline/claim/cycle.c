@@ -352,6 +352,7 @@ static enum pp_err open_loops(struct pp_claimer *claimer)
                                                   .factory = o->factory,
                                                   .keep_lane = o->keep_lane,
                                                   .blobs = o->blobs,
+                                                  .gate = o->gate,
                                                   .events = claimer->events};
     claimer->loops = calloc(o->params->threads, sizeof(*claimer->loops));
     claimer->orders = calloc(o->params->threads, sizeof(*claimer->orders));
@@ -424,6 +425,17 @@ void pp_claimer_close(struct pp_claimer *claimer)
         claim_client_free(claimer->clients);
     pp_backlog_free(claimer->backlog);
     free(claimer);
+}
+
+void pp_claimer_wake(struct pp_claimer *claimer)
+{
+    claim_wake(claimer);
+}
+
+void pp_claimer_retry(struct pp_claimer *claimer)
+{
+    for (uint32_t i = 0; i < claimer->n_loops; i++)
+        pp_fetch_loop_retry(claimer->loops[i]);
 }
 
 void pp_claimer_drain(struct pp_claimer *claimer)

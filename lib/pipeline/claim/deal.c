@@ -38,7 +38,7 @@ static uint32_t tier_room(const struct pp_claimer *claimer, uint8_t queue, const
 static uint32_t open_queues(const struct pp_claimer *claimer)
 {
     uint32_t mask = 0;
-    if (claimer->draining || claimer->unsettled >= PP_UNSETTLED_MAX)
+    if (!claim_is_open(claimer) || claimer->unsettled >= PP_UNSETTLED_MAX)
         return 0;
     for (uint8_t t = 0; t < PP_TIERS_MAX; t++)
         if (tier_room(claimer, t, NULL) > 0)
@@ -51,8 +51,9 @@ static uint32_t open_queues(const struct pp_claimer *claimer)
 int64_t claim_next_ms(const struct pp_claimer *claimer)
 {
     int64_t wall = claim_wall(claimer), now = pp_loop_now(claimer->o.loop);
-    int64_t next = claimer->draining ? PP_BACKLOG_NEVER : pp_backlog_next_ms(claimer->backlog, wall);
-
+    if (!claim_is_open(claimer)) /* pp_claimer_wake() follows when the gate opens */
+        return PP_BACKLOG_NEVER;
+    int64_t next = pp_backlog_next_ms(claimer->backlog, wall);
     if (next <= wall)
         next = wall + CLAIM_RECHECK_MS;
     pp_list_each (node, &claimer->parked) {

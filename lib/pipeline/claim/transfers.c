@@ -89,11 +89,21 @@ void pp_claimer_settled(struct pp_claimer *claimer, struct pp_transfer *base)
     claim_wake(claimer);
 }
 
+/* Returns why a transfer must not start now. */
+static enum pp_back why_not(const struct pp_claimer *claimer, int64_t slow_ms)
+{
+    if (claimer->draining)
+        return PP_BACK_STOPPING;
+    if (pp_gate_closed(claimer->o.gate))
+        return pp_gate_back(pp_gate_why(claimer->o.gate));
+    return slow_ms > 0 ? PP_BACK_SLOW_HOST : PP_BACK_MEMORY;
+}
+
 /* Finishes a transfer that must not start now; its task goes back to the store. slow_ms is the
  * result of host_slow_ms(). */
 static void hand_back(struct pp_claimer *claimer, struct claim_transfer *t, int64_t slow_ms)
 {
-    t->base.handed_back = true;
+    t->base.handed_back = why_not(claimer, slow_ms);
     t->base.retry_after_ms = slow_ms;
     finish_transfer(claimer, t);
 }
@@ -170,7 +180,7 @@ static void start(struct pp_claimer *claimer, struct claim_transfer *t)
 {
     int64_t slow_ms = host_slow_ms(claimer, t);
 
-    if (!claimer->draining && slow_ms == 0)
+    if (claim_is_open(claimer) && slow_ms == 0)
         give_order(claimer, t, PP_ORDER_START);
     else
         hand_back(claimer, t, slow_ms);

@@ -43,6 +43,13 @@ void pp_metrics_transfer(struct pp_metrics *m, uint8_t tier, int64_t ms, uint64_
     m->fetch_bytes += bytes;
 }
 
+void pp_metrics_handed_back(struct pp_metrics *m, enum pp_back why, uint64_t bytes)
+{
+    pp_assert(why > PP_BACK_NOT && why < PP_BACK_REASONS, "a transfer was handed back without a reason");
+    m->handed_back[why]++;
+    m->fetch_thrown_away += bytes;
+}
+
 void pp_metrics_loop_lag(struct pp_metrics *m, size_t loop, int64_t ms)
 {
     pp_assert(ms >= 0, "a timer was early");
@@ -147,6 +154,20 @@ static void write_by_tier(struct pp_buf *out, const char *name, const char *help
                       values[t]);
 }
 
+static void write_handed_back(const struct pp_metrics *m, struct pp_buf *out)
+{
+    static const char *const labels[] = {
+#define X(name, label) label,
+        PP_BACK_TABLE(X)
+#undef X
+    };
+
+    family(out, "handed_back_total", "counter", "Transfers ended on our side: no attempt, fetched again.");
+    for (size_t i = PP_BACK_NOT + 1; i < PP_BACK_REASONS; i++)
+        pp_buf_printf(out, "photopool_handed_back_total{reason=\"%s\"} %" PRIu64 "\n", labels[i],
+                      m->handed_back[i]);
+}
+
 void pp_metrics_write(const struct pp_metrics *m, const struct pp_tier *tiers, uint32_t n_tiers,
                       struct pp_buf *out)
 {
@@ -164,6 +185,7 @@ void pp_metrics_write(const struct pp_metrics *m, const struct pp_tier *tiers, u
 #define X(field, name, type, help) write_row(m, name, type, help, m->field, out);
     PP_METRIC_TABLE(X)
 #undef X
+    write_handed_back(m, out);
     write_loops(m, out);
 }
 

@@ -12,6 +12,7 @@
 #include "core/tier.h"
 #include "photopool/code.h"
 #include "photopool/task.h"
+#include "pipeline/common/hand_back.h"
 
 enum pp_metric_type {
     PP_COUNTER,
@@ -23,6 +24,8 @@ enum pp_metric_type {
 /* The columns: X(field, name without prefix, type, help). */
 #define PP_METRIC_TABLE(X)                                                                                \
     X(fetch_bytes, "fetch_bytes_total", PP_COUNTER, "Bytes of photo bodies received.")                    \
+    X(fetch_thrown_away, "fetch_thrown_away_bytes_total", PP_COUNTER,                                     \
+      "Bytes of photo bodies received and not kept, because of a failure on our side.")                   \
     X(claims, "claims_total", PP_COUNTER, "Tasks claimed.")                                               \
     X(claim_conflicts, "claim_conflicts_total", PP_COUNTER, "Tasks that another worker claimed first.")   \
     X(stale_settles, "stale_settles_total", PP_COUNTER, "Outcomes dropped because the claim had lapsed.") \
@@ -74,6 +77,7 @@ struct pp_metrics {
     uint64_t fetch_buckets[PP_TIERS_MAX][PP_FETCH_BUCKET_COUNT + 1];
     uint64_t fetch_ms_sum[PP_TIERS_MAX];
     uint64_t in_flight[PP_TIERS_MAX];
+    uint64_t handed_back[PP_BACK_REASONS];
     /* number of open tasks by tier; only the leader shows it */
     uint64_t open_tasks[PP_TIERS_MAX + 1];
     uint64_t loop_lag_ms[PP_METRIC_LOOPS];
@@ -91,6 +95,9 @@ struct pp_metrics {
 void pp_metrics_photo(struct pp_metrics *m, enum pp_outcome_kind outcome, uint16_t code, uint8_t tier);
 /* Counts a transfer that has ended, with or without success. */
 void pp_metrics_transfer(struct pp_metrics *m, uint8_t tier, int64_t ms, uint64_t bytes);
+
+/* Counts a transfer that was handed back after it had received this many bytes. */
+void pp_metrics_handed_back(struct pp_metrics *m, enum pp_back why, uint64_t bytes);
 
 /* Records the largest delay of a loop's timers in the last 10 s. Ignores loops with an index of
  * PP_METRIC_LOOPS or more. */

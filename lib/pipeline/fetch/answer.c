@@ -87,7 +87,10 @@ static enum pp_flow start_photo(struct fetch_run *r)
     pp_assert(!r->body, "a second body of one answer");
     pp_sniff_init(&r->sniff, p->max_pixels);
     r->body = pp_body_open(r->runner->o.keep, &body_events, r);
-    return r->body ? PP_FLOW_GO : stop_with(r, PP_CODE_INTERNAL);
+    if (r->body)
+        return PP_FLOW_GO;
+    r->ours = PP_BACK_MEMORY;
+    return stop_with(r, PP_CODE_INTERNAL);
 }
 
 static enum pp_flow on_head(struct pp_exchange *x)
@@ -123,8 +126,10 @@ static enum pp_flow on_body(struct pp_exchange *x, const void *p, size_t n)
         return PP_FLOW_STOP;
     }
     enum pp_flow flow = pp_body_append(r->body, p, n);
-    if (flow == PP_FLOW_STOP)
+    if (flow == PP_FLOW_STOP) {
         r->code = PP_CODE_INTERNAL;
+        r->ours = pp_body_refused(r->body) ? PP_BACK_BLOBS : PP_BACK_MEMORY;
+    }
     if (flow == PP_FLOW_PAUSE)
         run_pause_body(r);
     if (flow != PP_FLOW_GO)
@@ -190,7 +195,7 @@ static void judge_stopped(struct fetch_run *r)
     if (r->code >= 400) /* the HTTP status is the result, even if the body is incomplete */
         fail_status(r, r->code);
     else if (r->code == PP_CODE_INTERNAL)
-        run_hand_back(r, "no memory or disk for the photo");
+        run_hand_back(r, r->ours, "no memory or disk for the photo");
     else
         run_fail(r, r->code, "%.80s: %s", r->url.host, pp_code_info(r->code)->sentence);
 }
@@ -202,7 +207,7 @@ void run_judge(struct fetch_run *r)
     const struct pp_exchange *x = &r->x;
 
     if (r->late) {
-        run_hand_back(r, "the slot was not renewed in time");
+        run_hand_back(r, PP_BACK_SLOT, "the slot was not renewed in time");
     } else if (r->denied && x->code == PP_CODE_DENIED_ADDRESS) {
         run_fail(r, run_denied_code(r, PP_CODE_DENIED_ADDRESS), "%s",
                  "The host's address is not a public one.");
@@ -236,7 +241,7 @@ static void on_kept(void *data, enum pp_err err, const uint8_t sha256[PP_SHA256_
 
     pp_assert(r->stage == RUN_KEEP, "bytes are stored that were not to be kept");
     if (err != PP_OK) {
-        run_hand_back(r, pp_err_text(err));
+        run_hand_back(r, err == PP_ECANCELED ? PP_BACK_STOPPING : PP_BACK_BLOBS, pp_err_text(err));
         return;
     }
     memcpy(r->t->outcome.object.sha256, sha256, PP_SHA256_BYTES);
@@ -264,7 +269,7 @@ static void enter_keep(struct fetch_run *r)
         memcpy(t->last_modified, r->x.last_modified_out, sizeof(t->last_modified));
     }
     if (pp_body_finish(body, pp_image_extension(r->sniff.type)) != PP_OK)
-        run_hand_back(r, "the blob store takes no more");
+        run_hand_back(r, PP_BACK_BLOBS, "the blob store takes no more");
 }
 
 static void judge_photo(struct fetch_run *r)

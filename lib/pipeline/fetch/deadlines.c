@@ -61,7 +61,7 @@ static void deadline_passed(struct fetch_run *r)
     run_unpause_body(r);
     if (run_now(r) - r->paused_sum_ms < r->deadline_ms) {
         run_cut(r);
-        run_hand_back(r, "the disk did not keep up");
+        run_hand_back(r, PP_BACK_BLOBS, "the disk did not keep up");
         return;
     }
     fail_timed_out(r, pp_tier_timeout_code(r->stage == RUN_RESOLVE, r->x.phase));

@@ -11,7 +11,8 @@
 #include "pipeline/fetch/keep.h"
 #include "pipeline/fetch/run.h"
 
-enum control { CONTROL_NONE, CONTROL_HAND_BACK, CONTROL_STOP };
+/* Bits of what the main loop asks for. */
+enum control { CONTROL_HAND_BACK = 1, CONTROL_RETRY = 2, CONTROL_STOP = 4 };
 
 struct pp_fetch_loop {
     struct pp_fetch_loop_options o;
@@ -65,11 +66,14 @@ static void on_orders(void *data, struct pp_list *mail)
         /* The thread clears the flag before it reads the request. So a request that comes in
          * between only posts the mail once more. */
         atomic_store(&f->control_busy, false);
-        int control = atomic_exchange(&f->control, CONTROL_NONE);
-        if (control == CONTROL_HAND_BACK)
+        int control = atomic_exchange(&f->control, 0);
+        if (control & CONTROL_RETRY)
+            pp_keep_retry(f->keep);
+        if (control & CONTROL_HAND_BACK) {
             pp_runner_hand_back(f->runner);
-        else if (control == CONTROL_STOP)
-            f->stopping = true;
+            pp_keep_give_up(f->keep);
+        }
+        f->stopping |= (control & CONTROL_STOP) != 0;
     }
     if (f->stopping && pp_runner_in_flight(f->runner) == 0 && pp_keep_idle(f->keep))
         pp_loop_stop(f->loop);
@@ -93,7 +97,7 @@ static enum pp_err open_parts(struct pp_fetch_loop *f)
     enum pp_err err = f->o.factory.open(f->o.factory.data, f->loop, &f->fetcher, &f->resolver);
     if (err != PP_OK)
         return err;
-    f->keep = pp_keep_open(f->loop, f->o.keep_lane, f->o.blobs, f->o.params->buffer_bytes);
+    f->keep = pp_keep_open(f->loop, f->o.keep_lane, f->o.blobs, f->o.gate, f->o.params->buffer_bytes);
     f->orders = pp_mailbox_open(f->loop, on_orders, f);
     f->tick = pp_timer_open(f->loop, on_tick, f);
     if (!f->keep || !f->orders || !f->tick)
@@ -103,6 +107,7 @@ static enum pp_err open_parts(struct pp_fetch_loop *f)
                                              .fetcher = f->fetcher,
                                              .resolver = f->resolver,
                                              .keep = f->keep,
+                                             .gate = f->o.gate,
                                              .on_event = post_event,
                                              .data = f};
     f->runner = pp_runner_open(&runner);
@@ -182,7 +187,7 @@ void pp_fetch_loop_post(struct pp_fetch_loop *f, struct pp_list *orders)
 
 static void send_control(struct pp_fetch_loop *f, enum control what)
 {
-    atomic_store(&f->control, what);
+    atomic_fetch_or(&f->control, (int)what);
     if (!atomic_exchange(&f->control_busy, true))
         pp_mailbox_post(f->orders, &f->control_mail);
 }
@@ -190,6 +195,11 @@ static void send_control(struct pp_fetch_loop *f, enum control what)
 void pp_fetch_loop_hand_back(struct pp_fetch_loop *f)
 {
     send_control(f, CONTROL_HAND_BACK);
+}
+
+void pp_fetch_loop_retry(struct pp_fetch_loop *f)
+{
+    send_control(f, CONTROL_RETRY);
 }
 
 void pp_fetch_loop_close(struct pp_fetch_loop *f)

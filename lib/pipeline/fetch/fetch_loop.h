@@ -8,6 +8,7 @@
 
 #include "photopool/port/fetcher.h"
 #include "photopool/port/resolver.h"
+#include "pipeline/common/gate.h"
 #include "pipeline/common/params.h"
 #include "pipeline/fetch/transfer.h"
 #include "runtime/lane.h"
@@ -26,6 +27,7 @@ struct pp_fetch_loop_options {
     struct pp_fetch_factory factory;
     struct pp_lane *keep_lane;
     struct pp_blob_store *blobs;
+    struct pp_gate *gate;      /* hears of failures of the process's own resources */
     struct pp_mailbox *events; /* mailbox of the main loop, which gets struct pp_transfer_mail */
 };
 
@@ -39,6 +41,8 @@ void pp_fetch_loop_post(struct pp_fetch_loop *f, struct pp_list *orders);
 /* Orders the fetch loop to hand back all transfers in flight (pp_runner_hand_back). Each transfer
  * still ends with PP_TRANSFER_FINISHED. */
 void pp_fetch_loop_hand_back(struct pp_fetch_loop *f);
+/* Orders the fetch loop to store the photos that wait for the blob store (pp_keep_retry). */
+void pp_fetch_loop_retry(struct pp_fetch_loop *f);
 /* Stops the thread and waits for its end. Every transfer must have finished. `f` may be NULL. */
 void pp_fetch_loop_close(struct pp_fetch_loop *f);
 

@@ -12,6 +12,11 @@
 #include <sys/mman.h>
 
 #include "base/check.h"
+#include "base/list.h"
+
+/* A body that waits for the blob store is tried again this many times, each time after a probe has
+ * found the store well. More failures mean that the store refuses just this object. */
+#define RETRIES_MAX 3
 
 /* --- the memory of bodies ---
  *
@@ -107,7 +112,9 @@ struct pp_keep {
     struct pp_blob_store *blobs;
     struct chunk_pool chunks;
     uint64_t chunks_max;
-    uint32_t jobs; /* Number of jobs on the lane. */
+    uint32_t jobs;          /* Number of jobs on the lane. */
+    struct pp_gate *gate;   /* May be NULL. */
+    struct pp_list waiting; /* Links the bodies that wait for the blob store, by wait_node. */
 };
 
 enum body_job { JOB_NONE, JOB_SPILL, JOB_FINISH, JOB_REMOVE };
@@ -122,6 +129,10 @@ struct pp_body {
     bool finish_wanted; /* pp_body_finish() was called, so on_kept() must follow. */
     bool doomed;        /* The body was aborted, and is freed when its job comes back. */
     bool failed;        /* The loop reads this instead of `err`, which the lane may be writing. */
+    bool spilled;       /* A part was written, so the body can't be stored again from memory. */
+    bool waits;         /* The gate counts the body: it waits for the store, or is tried again. */
+    uint8_t retries;
+    struct pp_node wait_node;
     struct chunks in, out;
     enum pp_err err;
     char ext[8];
@@ -198,7 +209,8 @@ static int gather_chunks(struct iovec *iov, const struct chunk **c)
 static enum pp_err write_part(struct keep_thread *t, struct pp_body *body)
 {
     if (!body->part) {
-        body->hash = EVP_MD_CTX_new();
+        if (!body->hash)
+            body->hash = EVP_MD_CTX_new();
         if (!body->hash || EVP_DigestInit_ex(body->hash, t->sha256, NULL) != 1)
             return PP_ENOMEM;
         enum pp_err err = t->blobs->ops->open(t->blobs, &body->part);
@@ -273,12 +285,14 @@ static void work_remove(void *state, struct pp_job *job)
 /* --- functions of the fetch loop's thread --- */
 
 struct pp_keep *pp_keep_open(struct pp_loop *loop, struct pp_lane *lane, struct pp_blob_store *blobs,
-                             uint64_t buffer_bytes)
+                             struct pp_gate *gate, uint64_t buffer_bytes)
 {
     struct pp_keep *keep = calloc(1, sizeof(*keep));
     if (!keep)
         return NULL;
     keep->blobs = blobs;
+    keep->gate = gate;
+    pp_list_init(&keep->waiting);
     keep->chunks_max = buffer_bytes / PP_CHUNK_BYTES;
     keep->home = pp_lane_home_open(lane, loop);
     if (!keep->home) {
@@ -297,7 +311,7 @@ void pp_keep_close(struct pp_keep *keep)
 {
     if (!keep)
         return;
-    pp_assert(keep->jobs == 0, "closed while jobs are on the lane");
+    pp_assert(keep->jobs == 0 && pp_list_empty(&keep->waiting), "closed while bodies are being stored");
     pp_lane_home_close(keep->home);
     pp_assert(keep->chunks.used == 0, "chunks are in use at the end");
     free_slabs(&keep->chunks);
@@ -316,11 +330,19 @@ static void free_chunks(struct pp_keep *keep, struct chunks *list)
     *list = (struct chunks){0};
 }
 
+static void report_no_memory(struct pp_keep *keep)
+{
+    if (keep->gate)
+        pp_gate_fault(keep->gate, PP_GATE_MEMORY, pp_err_text(PP_ENOMEM));
+}
+
 static struct chunk *add_chunk(struct pp_body *body)
 {
     struct chunk *c = chunk_get(&body->keep->chunks);
-    if (!c)
+    if (!c) {
+        report_no_memory(body->keep);
         return NULL;
+    }
     if (body->in.last)
         body->in.last->next = c;
     else
@@ -333,8 +355,10 @@ static struct chunk *add_chunk(struct pp_body *body)
 struct pp_body *pp_body_open(struct pp_keep *keep, const struct pp_body_events *events, void *data)
 {
     struct pp_body *body = calloc(1, sizeof(*body));
-    if (!body)
+    if (!body) {
+        report_no_memory(keep);
         return NULL;
+    }
     body->keep = keep;
     body->events = events;
     body->data = data;
@@ -368,6 +392,7 @@ static enum pp_err send_job(struct pp_body *body, enum body_job kind)
         return err;
     }
     body->busy = kind;
+    body->spilled |= kind == JOB_SPILL;
     body->keep->jobs++;
     return PP_OK;
 }
@@ -390,8 +415,60 @@ static void report_kept(struct pp_body *body, enum pp_err err)
     uint8_t sha256[PP_SHA256_BYTES];
 
     memcpy(sha256, body->sha256, sizeof(sha256));
+    if (body->waits)
+        pp_gate_waits(body->keep->gate, -1);
     dispose(body);
     events->on_kept(data, err, sha256);
+}
+
+/* --- bodies that wait for the blob store --- */
+
+/* Tells the gate how a job ended. */
+static void report_job(struct pp_body *body, enum body_job was)
+{
+    struct pp_gate *gate = body->keep->gate;
+
+    if (gate && body->failed)
+        pp_gate_fault(gate, PP_GATE_BLOBS, body->err == PP_ENOMEM ? pp_err_text(PP_ENOMEM) : NULL);
+    else if (gate && was == JOB_FINISH)
+        pp_gate_kept(gate);
+}
+
+static bool may_wait(const struct pp_body *body)
+{
+    return body->keep->gate && !body->spilled && !body->doomed && body->retries < RETRIES_MAX;
+}
+
+static void wait_for_store(struct pp_body *body)
+{
+    pp_assert(body->finish_wanted && body->busy == JOB_NONE, "a body waits that is not complete");
+    pp_list_push(&body->keep->waiting, &body->wait_node);
+    if (!body->waits)
+        pp_gate_waits(body->keep->gate, 1);
+    body->waits = true;
+}
+
+static struct pp_body *pop_waiting(struct pp_keep *keep)
+{
+    struct pp_node *node = pp_list_pop(&keep->waiting);
+    return node ? pp_container_of(node, struct pp_body, wait_node) : NULL;
+}
+
+void pp_keep_retry(struct pp_keep *keep)
+{
+    for (size_t n = keep->waiting.n; n > 0; n--) {
+        struct pp_body *body = pop_waiting(keep);
+        body->retries++;
+        enum pp_err err = send_job(body, JOB_FINISH);
+        if (err != PP_OK)
+            report_kept(body, err);
+    }
+}
+
+void pp_keep_give_up(struct pp_keep *keep)
+{
+    for (struct pp_body *body; (body = pop_waiting(keep));)
+        report_kept(body, PP_ECANCELED);
 }
 
 static void on_job_done(struct pp_job *job)
@@ -402,8 +479,16 @@ static void on_job_done(struct pp_job *job)
     pp_assert(was != JOB_NONE && body->keep->jobs > 0, "a job came back that was not on the lane");
     body->busy = JOB_NONE;
     body->keep->jobs--;
-    free_chunks(body->keep, &body->out);
     body->failed = body->err != PP_OK;
+    if (was != JOB_REMOVE)
+        report_job(body, was);
+    if (was == JOB_FINISH && body->failed && may_wait(body)) {
+        body->in = body->out;
+        body->out = (struct chunks){0};
+        wait_for_store(body);
+        return;
+    }
+    free_chunks(body->keep, &body->out);
     if (body->doomed || was == JOB_REMOVE) {
         dispose(body);
     } else if (was == JOB_FINISH || (body->finish_wanted && body->failed)) {
@@ -487,10 +572,19 @@ enum pp_err pp_body_finish(struct pp_body *body, const char *ext)
     body->finish_wanted = true;
     if (body->busy != JOB_NONE)
         return PP_OK;
+    if (may_wait(body) && pp_gate_blobs_failing(body->keep->gate)) {
+        wait_for_store(body);
+        return PP_OK;
+    }
     enum pp_err err = body->failed ? body->err : send_job(body, JOB_FINISH);
     if (err != PP_OK)
         dispose(body);
     return err;
+}
+
+bool pp_body_refused(const struct pp_body *body)
+{
+    return body->failed;
 }
 
 void pp_body_abort(struct pp_body *body)

@@ -6,8 +6,11 @@
  *
  * Hashing and disk stay off the loop: they run on the keep lane, whose threads all fetch loops
  * share. Each body may always hold one chunk; for further chunks, the bodies of a loop share
- * `buffer_bytes`. A body that gets no chunk pauses until its chunks are spilled. Everything here
- * belongs to one fetch loop's thread. */
+ * `buffer_bytes`. A body that gets no chunk pauses until its chunks are spilled.
+ *
+ * If the blob store fails, a complete body that was not spilled waits in memory until the store is
+ * well again, so that its photo need not be fetched again. The gate says when (common/gate.h).
+ * Everything here belongs to one fetch loop's thread. */
 #ifndef PHOTOPOOL_PIPELINE_FETCH_KEEP_H
 #define PHOTOPOOL_PIPELINE_FETCH_KEEP_H
 
@@ -17,6 +20,7 @@
 #include "photopool/port/blob_store.h"
 #include "photopool/port/fetcher.h"
 #include "photopool/task.h"
+#include "pipeline/common/gate.h"
 #include "runtime/lane.h"
 
 #define PP_CHUNK_BYTES 32768
@@ -30,13 +34,18 @@ struct pp_body;
  * memory or if a thread can't start. */
 struct pp_lane *pp_keep_lane_open(unsigned threads, struct pp_blob_store *blobs);
 
-/* Opens the part of one fetch loop. Returns NULL when out of memory. */
+/* Opens the part of one fetch loop. `gate` hears of failures; NULL: nobody does, and no body waits.
+ * Returns NULL when out of memory. */
 struct pp_keep *pp_keep_open(struct pp_loop *loop, struct pp_lane *lane, struct pp_blob_store *blobs,
-                             uint64_t buffer_bytes);
+                             struct pp_gate *gate, uint64_t buffer_bytes);
 /* Frees the keep of a fetch loop. It must be idle and without bodies. `keep` may be NULL. */
 void pp_keep_close(struct pp_keep *keep);
 /* Returns true if no job of this fetch loop is on the lane. */
 bool pp_keep_idle(const struct pp_keep *keep);
+/* Stores the bodies that wait for the blob store. A body that fails too often reports its error. */
+void pp_keep_retry(struct pp_keep *keep);
+/* Ends the bodies that wait for the blob store: each reports PP_ECANCELED. */
+void pp_keep_give_up(struct pp_keep *keep);
 
 struct pp_body_events {
     void (*on_resume)(void *data); /* the caller may append again; called after PP_FLOW_PAUSE */
@@ -45,6 +54,8 @@ struct pp_body_events {
     void (*on_kept)(void *data, enum pp_err err, const uint8_t sha256[PP_SHA256_BYTES]);
 };
 
+/* Returns true if the blob store has refused a part of the body. */
+bool pp_body_refused(const struct pp_body *body);
 /* Returns a new, empty body, or NULL when out of memory. */
 struct pp_body *pp_body_open(struct pp_keep *keep, const struct pp_body_events *events, void *data);
 /* Copies all n bytes and returns PP_FLOW_GO, or copies none: PP_FLOW_PAUSE if there is no room yet,

@@ -104,10 +104,16 @@ void run_fail(struct fetch_run *r, uint16_t code, const char *format, ...)
     end_run(r);
 }
 
-void run_hand_back(struct fetch_run *r, const char *why)
+void run_hand_back(struct fetch_run *r, enum pp_back why, const char *text)
 {
-    r->t->handed_back = true;
-    run_fail(r, PP_CODE_INTERNAL, "%s", why);
+    r->t->handed_back = why;
+    run_fail(r, PP_CODE_INTERNAL, "%s", text);
+}
+
+static void report_no_memory(struct pp_runner *runner)
+{
+    if (runner->o.gate)
+        pp_gate_fault(runner->o.gate, PP_GATE_MEMORY, pp_err_text(PP_ENOMEM));
 }
 
 void run_cut(struct fetch_run *r)
@@ -140,7 +146,8 @@ static struct fetch_run *run_new(struct pp_runner *runner, struct pp_transfer *t
 static void clear_outcome(struct pp_transfer *t)
 {
     t->outcome = (struct pp_outcome){0};
-    t->not_modified = t->handed_back = false;
+    t->not_modified = false;
+    t->handed_back = PP_BACK_NOT;
     t->etag[0] = t->last_modified[0] = t->slow_host[0] = t->detail[0] = '\0';
     t->retry_after_ms = -1;
     t->bytes_received = 0;
@@ -155,7 +162,8 @@ void pp_runner_start(struct pp_runner *runner, struct pp_transfer *t)
     clear_outcome(t);
     t->run = r;
     if (!r) {
-        t->handed_back = true;
+        report_no_memory(runner);
+        t->handed_back = PP_BACK_MEMORY;
         t->outcome.code = PP_CODE_INTERNAL;
         runner->o.on_event(runner->o.data, t, PP_TRANSFER_FINISHED);
         return;
@@ -241,8 +249,10 @@ static void enter_exchange(struct fetch_run *r)
         x->connect_ms = 1;
     x->phase = PP_PHASE_CONNECT;
     x->status = 0;
-    if (r->runner->o.fetcher->ops->start(r->runner->o.fetcher, x) != PP_OK)
-        run_hand_back(r, "no room for another transfer");
+    if (r->runner->o.fetcher->ops->start(r->runner->o.fetcher, x) != PP_OK) {
+        report_no_memory(r->runner);
+        run_hand_back(r, PP_BACK_MEMORY, pp_err_text(PP_ENOMEM));
+    }
 }
 
 /* --- handing back all runs, at the end of a process --- */
@@ -254,6 +264,6 @@ void pp_runner_hand_back(struct pp_runner *runner)
         if (r->stage == RUN_KEEP || r->stage == RUN_PARKED)
             continue;
         run_cut(r);
-        run_hand_back(r, "the worker is stopping");
+        run_hand_back(r, PP_BACK_STOPPING, "the worker is stopping");
     }
 }

@@ -30,6 +30,7 @@ struct pp_runner_options {
     struct pp_fetcher *fetcher;
     struct pp_resolver *resolver;
     struct pp_keep *keep;
+    struct pp_gate *gate; /* hears of failures of the process's own resources; may be NULL */
     /* Reports an event of a transfer, on the fetch loop's thread. The runner does not touch the
      * transfer after PP_TRANSFER_FINISHED. */
     void (*on_event)(void *data, struct pp_transfer *t, enum pp_transfer_event event);

@@ -41,6 +41,7 @@ struct fetch_run {
     bool draining;
     /* The runner stopped the exchange with this code; 0: the runner did not stop it. */
     uint16_t code;
+    enum pp_back ours;    /* With PP_CODE_INTERNAL: why the runner stopped the exchange. */
     struct pp_body *body; /* The body that is being kept; NULL: the answer is not a photo. */
     uint64_t bytes;
     /* All times below are monotonic. */
@@ -78,8 +79,9 @@ void run_succeed(struct fetch_run *r);
 /* Ends the run with a failure. The format string and its arguments make the outcome's detail. */
 void run_fail(struct fetch_run *r, uint16_t code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Ends the run without a result, because of a condition on our side; the task is fetched again. */
-void run_hand_back(struct fetch_run *r, const char *why);
+/* Ends the run without a result, because of a condition on our side; the task is fetched again.
+ * `text` becomes the outcome's detail. */
+void run_hand_back(struct fetch_run *r, enum pp_back why, const char *text);
 void run_enter_resolve(struct fetch_run *r);
 /* Cancels the look-up or exchange in flight. No callback of it follows. */
 void run_cut(struct fetch_run *r);

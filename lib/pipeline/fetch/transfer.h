@@ -14,6 +14,7 @@
 #include "core/arrival.h"
 #include "photopool/port/fetcher.h"
 #include "photopool/task.h"
+#include "pipeline/common/hand_back.h"
 #include "runtime/mailbox.h"
 
 /* Mail from a fetch loop to the main loop. */
@@ -60,8 +61,9 @@ struct pp_transfer {
     struct pp_outcome outcome;
     /* True: the host confirmed the stored object (304), and outcome.object is empty. */
     bool not_modified;
-    /* True: the transfer ended for a reason on our side, so the attempt does not count. */
-    bool handed_back;
+    /* Not PP_BACK_NOT: the transfer ended for this reason on our side, so the attempt does not
+     * count. */
+    enum pp_back handed_back;
     char etag[PP_HEADER_VALUE_MAX], last_modified[PP_HEADER_VALUE_MAX];
     int64_t retry_after_ms; /* The wait that the host's Retry-After asked for, in ms; -1: none. */
     uint64_t bytes_received;

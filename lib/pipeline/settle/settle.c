@@ -15,9 +15,11 @@
  * waits for all of that delay. */
 #define COMPANY      4
 #define TRY_AGAIN_MS 1000
-/* A transfer that failed through no fault of the host (disk full, out of memory) is retried after
- * this time. */
-#define OUR_FAULT_MS 5000
+/* A task that was handed back is due again after this time. If a resource of this process fails,
+ * the time is short, because this worker claims nothing before the resource works (common/gate.h),
+ * and another worker may fetch the photo meanwhile. */
+#define OUR_FAULT_MS   5000
+#define LOCAL_FAULT_MS 1000
 /* If a host answered 429 or 503 without Retry-After, all workers send no requests to it for this
  * time. */
 #define SLOW_HOST_MS 1000
@@ -103,8 +105,12 @@ static void learn(struct pp_settler *settler, const struct pp_transfer *t)
     const struct pp_task *task = t->task;
     const struct pp_outcome *o = &t->outcome;
 
-    if (t->handed_back)
+    if (t->handed_back != PP_BACK_NOT) {
+        pp_metrics_handed_back(settler->o.metrics, t->handed_back, t->bytes_received);
+        if (settler->o.gate)
+            pp_gate_handed_back(settler->o.gate, t->handed_back);
         return;
+    }
     pp_metrics_transfer(settler->o.metrics, task->tier, o->ms, t->bytes_received);
     if (host_answered(o->code) || pp_code_timed_out(o->code))
         pp_routes_sample(settler->o.routes, task->client, task->domain,
@@ -126,7 +132,7 @@ static void decide_release(const struct pp_settler *settler, const struct pp_tra
     if (t->retry_after_ms > 0)
         s->due_ms += t->retry_after_ms;
     else if (!settler->draining)
-        s->due_ms += OUR_FAULT_MS;
+        s->due_ms += pp_gate_closed(settler->o.gate) ? LOCAL_FAULT_MS : OUR_FAULT_MS;
 }
 
 static void decide_photo(const struct pp_transfer *t, int64_t wall, struct pp_settlement *s)
@@ -178,7 +184,7 @@ static void decide(struct pp_settler *settler, const struct pp_transfer *t, stru
     *s =
         (struct pp_settlement){.task = t->task, .tier = t->task->tier, .due_ms = wall, .outcome = t->outcome};
     s->outcome.attempts = t->task->attempts;
-    if (t->handed_back)
+    if (t->handed_back != PP_BACK_NOT)
         decide_release(settler, t, s);
     else if (t->outcome.code == 0)
         decide_photo(t, wall, s);

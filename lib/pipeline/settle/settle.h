@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "pipeline/claim/claim.h"
+#include "pipeline/common/gate.h"
 #include "pipeline/common/progress.h"
 #include "pipeline/fetch/transfer.h"
 #include "pipeline/routes/routes.h"
@@ -31,6 +32,7 @@ struct pp_settler_options {
     struct pp_coordinator *coordinator;
     struct pp_routes *routes;
     struct pp_progress *progress;
+    struct pp_gate *gate;       /* Hears of transfers that were handed back; may be NULL. */
     struct pp_claimer *claimer; /* The claimer owns the transfers, and claims tasks to be retried. */
     void *data;                 /* Passed to the callbacks. */
     void (*on_items_finished)(void *data);
