@@ -1,5 +1,5 @@
-/* Tests where the configuration comes from: which files are found and trusted, and what a reload may
- * change. */
+/* Tests where the configuration comes from: which files photopool finds and trusts, and what a
+ * reload may change. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
