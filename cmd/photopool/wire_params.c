@@ -117,6 +117,10 @@ void pp_wire_params_reload(struct pp_wire_params *w, const struct pp_config *c)
     p->idempotency_ms = c->idempotency.retention_ms;
     p->results_ms = c->results.retention_ms;
     p->metrics_public = c->http.metrics_public;
+    p->caller_rate =
+        c->callers.requests_per_second == PP_CONFIG_NONE ? 0 : bounded(c->callers.requests_per_second);
+    p->caller_failures =
+        c->callers.failures_per_second == PP_CONFIG_NONE ? 0 : bounded(c->callers.failures_per_second);
     p->hosts = c->http.hosts.item;
     p->n_hosts = c->http.hosts.n;
     p->events_ms = c->events.retention_ms;
@@ -149,6 +153,7 @@ enum pp_err pp_wire_params_init(struct pp_wire_params *w, const struct pp_config
     p->router_save_ms = far ? ROUTER_SAVE_FAR_MS : 0;
     p->plan_chunk = bounded(c->ingest.plan_chunk);
     p->max_body = (uint64_t)c->http.max_body_bytes;
+    p->caller_bytes = (uint64_t)c->callers.max_bytes;
     p->max_items = bounded(c->http.max_items);
     p->max_photos_per_item = bounded(c->batches.max_photos_per_item);
     p->max_subscribers = bounded(c->events.max_subscribers);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/callers.h"
 #include "api/endpoints.h"
 #include "base/check.h"
 #include "pipeline/accept/accept.h"
@@ -70,6 +71,8 @@ static bool find_endpoint(struct pp_call *call, struct segment args[], size_t *n
         size_t used = strlen(allow);
         snprintf(allow + used, sizeof(allow) - used, "%s%s", used ? ", " : "", method_names[e->method]);
     }
+    if (!pp_call_admit(call, NULL))
+        return false;
     if (!allow[0])
         return pp_call_problem(call, PP_API_NOT_FOUND, NULL, "there is nothing at this path");
     pp_call_header(call, "Allow: %s", allow);
@@ -169,6 +172,7 @@ static void close_parts(struct pp_api *api)
     pp_health_close(api->health);
     pp_photos_close(api->photos);
     pp_acceptor_close(api->acceptor);
+    pp_callers_close(api->callers);
     free(api);
 }
 
@@ -176,9 +180,10 @@ static bool open_parts(struct pp_api *api)
 {
     const struct pp_api_options *o = &api->o;
 
+    api->callers = pp_callers_open(api);
     api->health = pp_health_open(api);
-    if (!(o->roles & PP_ROLE_API) || !api->health)
-        return api->health;
+    if (!(o->roles & PP_ROLE_API) || !api->health || !api->callers)
+        return api->health && api->callers;
     api->photos = pp_photos_open(api);
     api->acceptor = pp_acceptor_open(&(struct pp_acceptor_options){.loop = o->loop,
                                                                    .params = o->params,
@@ -192,7 +197,7 @@ struct pp_api *pp_api_open(const struct pp_api_options *options)
 {
     struct pp_api *api = calloc(1, sizeof(*api));
 
-    pp_assert(options->loop && options->params && options->metrics && options->server,
+    pp_assert(options->loop && options->params && options->metrics && options->server && options->ledger,
               "an option that the API always needs is missing");
     pp_assert(!(options->roles & PP_ROLE_API) ||
                   (options->store && options->ingest && options->coordinator && options->blobs),

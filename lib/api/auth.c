@@ -6,7 +6,7 @@
  * configured, everything is allowed to the programs of this machine, but not to the web pages in
  * its browsers (core/site.h); the configuration then permits only loopback addresses to listen
  * on. */
-#include "api/call.h"
+#include "api/callers.h"
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
@@ -61,14 +61,6 @@ static bool has_ticket(const char *query)
     return strncmp(query, "ticket=", 7) == 0 || strstr(query, "&ticket=");
 }
 
-static bool refuse_key(struct pp_call *call, bool given)
-{
-    pp_call_header(call, "WWW-Authenticate: Bearer realm=\"photopool\"%s",
-                   given ? ", error=\"invalid_token\"" : "");
-    return pp_call_problem(call, PP_API_UNAUTHORIZED, NULL,
-                           given ? "the key is not one of this server's" : "the request has no key");
-}
-
 /* Refuses a request that a web page may have sent. */
 static bool refuse_site(struct pp_call *call, const char *header, const char *value, const char *remedy)
 {
@@ -106,13 +98,16 @@ bool pp_call_authorize(struct pp_call *call)
     call->admin = params->n_keys == 0;
     if (params->n_keys == 0 || (endpoint->flags & PP_PUBLIC) ||
         ((endpoint->flags & PP_METRICS) && params->metrics_public))
-        return true;
+        return pp_call_admit(call, NULL);
     const char *text = bearer_key(call->req->authorization);
     if (!text && (endpoint->flags & PP_TICKET) && has_ticket(call->req->query))
-        return true;
+        return pp_call_admit(call, NULL); /* the handler reads the ticket */
     const struct pp_api_key *key = text ? find_key(params, text) : NULL;
     if (!key)
-        return refuse_key(call, text != NULL);
+        return pp_call_unauthorized(call, NULL,
+                                    text ? "the key is not one of this server's" : "the request has no key");
+    if (!pp_call_admit(call, key->name))
+        return false;
     if ((key->scopes & endpoint->needs) != endpoint->needs)
         return pp_call_problem(call, PP_API_FORBIDDEN, NULL, "this needs a key with the scope %s",
                                scope_name(endpoint->needs));

@@ -1,5 +1,5 @@
 /* call.c: functions of a call to the API: its memory, its requests to ports, its one answer. */
-#include "api/call.h"
+#include "api/callers.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/text.h"
 
-/* The Retry-After header of `overloaded` and `rate_limited` answers, in seconds. */
+/* The default of the Retry-After header in `overloaded` and `rate_limited` answers, in seconds. */
 #define RETRY_AFTER 5
 
 /* --- sending requests to ports --- */
@@ -100,6 +100,7 @@ void pp_call_gone(struct pp_call *call)
     call->api->calls--;
     if (call->cleanup)
         call->cleanup(call);
+    pp_caller_unref(call->caller);
     json_decref(call->body);
     pp_buf_fini(&call->out);
     pp_arena_fini(&call->chunk);
@@ -203,7 +204,8 @@ static bool send_problem(struct pp_call *call, enum pp_api_code code)
     struct pp_http_response bare = {.status = problems[code].status};
 
     if (code == PP_API_OVERLOADED || code == PP_API_RATE_LIMITED)
-        pp_call_header(call, "Retry-After: %d", RETRY_AFTER);
+        pp_call_header(call, "Retry-After: %lld",
+                       (long long)(call->retry_after_s > 0 ? call->retry_after_s : RETRY_AFTER));
     /* Without memory for the document, the answer has only a status. */
     if (call->out.failed)
         pp_call_reply(call, &bare);

@@ -36,10 +36,12 @@ enum {
     PP_JSON = 32,      /* The endpoint takes a body of application/json. */
     PP_NDJSON = 64,    /* The endpoint also takes a body of application/x-ndjson. */
     PP_OPTIONAL = 128, /* The body may be absent; that counts as an empty object. */
-    PP_KEYED = 256     /* The endpoint reads the header Idempotency-Key. */
+    PP_KEYED = 256,    /* The endpoint reads the header Idempotency-Key. */
+    PP_VITAL = 512     /* Supervisors call the endpoint: no limit of requests applies. */
 };
 
 struct pp_call;
+struct pp_caller;
 
 /* An endpoint of the API: a row of endpoints.h. */
 struct pp_endpoint {
@@ -73,6 +75,7 @@ struct pp_api {
     size_t calls;   /* the number of calls that are not answered yet */
     size_t reading; /* the number of these calls whose body has not arrived yet */
     bool draining;
+    struct pp_callers *callers;
     struct pp_acceptor *acceptor; /* NULL without the role api */
     struct pp_health *health;
     struct pp_photos *photos; /* NULL without the role api */
@@ -108,6 +111,7 @@ struct pp_call {
     const struct pp_api_options *o; /* the options of the API */
     struct pp_http_request *req;
     const struct pp_endpoint *endpoint;
+    struct pp_caller *caller; /* a reference (callers.h); NULL until the caller is known */
     /* The client to which the key is bound; NULL if the key is not bound. */
     const char *only_client;
     bool admin;                     /* the key has the scope admin */
@@ -127,6 +131,8 @@ struct pp_call {
     void (*cleanup)(struct pp_call *call);
     /* The remedy in a problem document, instead of the one in api_code.h; NULL: none. */
     const char *remedy;
+    /* The value of Retry-After in an answer of `overloaded` or `rate_limited`; 0: the default. */
+    int64_t retry_after_s;
     const char *missing; /* detail of the not_found answer if a port returns PP_ENOTFOUND */
     /* The request to a port that is in flight: `doing` names it in problems and in the log, such
      * as "reading a batch", and is NULL while there is none. */

@@ -37,9 +37,9 @@
     X(GET, "/v1/explain", READ, 0, "client url ", explain)                                           \
     X(GET, "/v1/queue", READ, PP_UNBOUND, "", get_queue)                                             \
     X(GET, "/v1/errors", ANY, 0, PP_PAGE, list_errors)                                               \
-    X(GET, "/healthz", ANY, PP_EVERYWHERE | PP_PUBLIC, "", healthz)                                  \
-    X(GET, "/readyz", ANY, PP_EVERYWHERE | PP_PUBLIC, "", readyz)                                    \
-    X(GET, "/metrics", READ, PP_EVERYWHERE | PP_UNBOUND | PP_METRICS, "", metrics)                   \
+    X(GET, "/healthz", ANY, PP_EVERYWHERE | PP_PUBLIC | PP_VITAL, "", healthz)                       \
+    X(GET, "/readyz", ANY, PP_EVERYWHERE | PP_PUBLIC | PP_VITAL, "", readyz)                         \
+    X(GET, "/metrics", READ, PP_EVERYWHERE | PP_UNBOUND | PP_METRICS | PP_VITAL, "", metrics)        \
     X(GET, "/openapi.json", ANY, PP_EVERYWHERE | PP_PUBLIC, "", openapi)                             \
     X(GET, "/asyncapi.json", ANY, PP_EVERYWHERE | PP_PUBLIC, "", asyncapi)                           \
     X(GET, "/", ANY, PP_PUBLIC, "", dashboard)

@@ -125,6 +125,17 @@ struct pp_config {
         struct pp_config_strings hosts;
     } http;
     struct {
+        /* Each caller, a key or an address, may send this many requests a second;
+         * PP_CONFIG_NONE: no limit. */
+        int64_t requests_per_second;
+        /* An address may send this many requests a second without a valid key; PP_CONFIG_NONE: no
+         * limit. */
+        int64_t failures_per_second;
+        /* Memory of one caller: for its bodies, and for the answers that it has not read; at
+         * least two bodies of http.max_body_bytes. */
+        int64_t max_bytes;
+    } callers;
+    struct {
         /* "sqlite:PATH" or "mongodb://..."; may contain a password, so it must never be logged */
         const char *url;
     } store;

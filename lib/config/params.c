@@ -62,6 +62,7 @@ static const struct pp_section sections[] = {
     {"http", "The API, metrics and the dashboard."},
     {"batches", "What a batch may hold."},
     {"auth", "API keys."},
+    {"callers", "Limits of a caller of the API: of each key, and of each address without one."},
     {"store", "Where items, tasks and photo records are kept: the truth."},
     {"coordinator", "Where limits and slots are agreed."},
     {"blobs", "Where the photos' bytes are kept."},
@@ -106,6 +107,13 @@ P(COUNT, "batches.max_photos_per_item", batches.max_photos_per_item, "100", 1, 1
 
 P(KEYS, "auth.keys", auth.keys, "[]", 0, 0, LIVE,
   "API keys, by the SHA-256 of their text. With `client` a key acts for that client only.")
+
+P(COUNT_OR_NULL, "callers.requests_per_second", callers.requests_per_second, "2000", 1, 1e6, LIVE,
+  "Requests a second, and as many at once; then 429. /healthz, /readyz and /metrics don't count; null: no limit.")
+P(COUNT_OR_NULL, "callers.failures_per_second", callers.failures_per_second, "10", 1, 1e6, LIVE,
+  "Requests a second of an address without a valid key, and ten times as many at once; then 429; null: no limit.")
+P(SIZE, "callers.max_bytes", callers.max_bytes, "128MiB", MIB(1), GIB(64), 0,
+  "Memory for a caller's bodies, and for answers that it does not read; at least two bodies of http.max_body.")
 
 C(URL, "store.url", store.url, "sqlite:DIR/photopool.db",
   "sqlite:PATH|mongodb://HOSTS|mongodb+srv://HOST", SECRET,

@@ -1,4 +1,4 @@
-/* Tests the parameters that say which callers the server takes: http.hosts. */
+/* Tests the parameters that say which callers the server takes, and how much of them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,10 +38,29 @@ static void names_of_the_server(void **state)
     }
 }
 
+static void limits_of_callers(void **state)
+{
+    struct pp_config_error err;
+    struct pp_config *cfg = load("callers.requests_per_second=null", &err);
+
+    (void)state;
+    assert_non_null(cfg);
+    assert_int_equal(cfg->callers.requests_per_second, PP_CONFIG_NONE);
+    assert_int_equal(cfg->callers.failures_per_second, 10);
+    pp_config_free(cfg);
+    cfg = load("callers.failures_per_second=3", &err);
+    assert_int_equal(cfg->callers.requests_per_second, 2000);
+    assert_int_equal(cfg->callers.failures_per_second, 3);
+    pp_config_free(cfg);
+    assert_null(load("callers.requests_per_second=0", &err));
+    assert_null(load("callers.max_bytes=1KiB", &err));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_of_the_server),
+        cmocka_unit_test(limits_of_callers),
     };
 
     return cmocka_run_group_tests_name("config_callers", tests, NULL, NULL);

@@ -35,6 +35,8 @@ enum pp_metric_type {
     X(items_planned, "items_planned_total", PP_COUNTER, "Items planned.")                                 \
     X(events, "events_total", PP_COUNTER, "Events written to the hub.")                                   \
     X(subscribers, "subscribers", PP_GAUGE, "Open event subscriptions.")                                  \
+    X(auth_failures, "auth_failures_total", PP_COUNTER, "Requests without a valid key or ticket.")        \
+    X(rate_limited, "rate_limited_total", PP_COUNTER, "Requests refused at a limit of their caller.")     \
     X(lapsed, "leases_lapsed_total", PP_COUNTER, "Claims whose lease lapsed.")                            \
     X(quarantined, "quarantined_total", PP_COUNTER, "Photos set aside because they kill workers.")        \
     X(ingest_length, "ingest_queue_length", PP_LEADER_GAUGE, "Photos accepted and not yet planned.")      \

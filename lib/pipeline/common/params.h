@@ -75,6 +75,10 @@ struct pp_params {
     const struct pp_api_key *keys;
     size_t n_keys;
     bool metrics_public;
+    /* --- limits of a caller of the API --- */
+    uint32_t caller_rate;     /* requests a second; 0: unlimited */
+    uint32_t caller_failures; /* requests a second without a valid key; 0: unlimited */
+    uint64_t caller_bytes;    /* bytes of bodies, and bytes of unread answers */
     const char *const *hosts; /* names of the server besides loopback ones (core/site.h) */
     size_t n_hosts;
 };

@@ -1,0 +1,195 @@
+/* callers.c: the table of callers, and their limits of requests. */
+#include "api/callers.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+
+#define LOOK 64 /* a search for a place looks at this many callers */
+/* A limit of N requests a second lets a caller that was quiet send this many times N at once. */
+#define REQUEST_BURST 1
+#define FAILURE_BURST 10
+/* The log gets at most one line a minute for each address, and at most LOG_RATE lines a second. */
+#define LOG_EVERY_MS 60000
+#define LOG_RATE     1
+#define LOG_BURST    10
+
+struct pp_callers {
+    struct pp_api *api;
+    struct pp_caller *by_name;
+    struct pp_list order;
+    size_t used;             /* places[0..used) were given to callers */
+    struct pp_gcra log;      /* limits the lines in the log */
+    struct pp_caller others; /* stands for all callers that have no place */
+    struct pp_caller places[PP_CALLERS_MAX];
+};
+
+/* --- the table --- */
+
+/* Returns the limit of a caller's accounts of bodies and of answers. It has room for two bodies of
+ * the largest size. */
+static uint64_t byte_limit(const struct pp_params *params)
+{
+    uint64_t two = 2 * params->max_body;
+    return two > params->caller_bytes ? two : params->caller_bytes;
+}
+
+static void init_place(struct pp_callers *t, struct pp_caller *c)
+{
+    struct pp_account *rows = t->api->o.ledger->rows;
+    uint64_t bytes = byte_limit(t->api->o.params);
+
+    pp_account_init(&c->bodies, &rows[PP_RES_BODIES], bytes);
+    pp_account_init(&c->answers, &rows[PP_RES_ANSWERS], bytes);
+}
+
+struct pp_callers *pp_callers_open(struct pp_api *api)
+{
+    struct pp_callers *t = calloc(1, sizeof(*t));
+
+    if (!t)
+        return NULL;
+    t->api = api;
+    pp_list_init(&t->order);
+    init_place(t, &t->others);
+    snprintf(t->others.name, sizeof(t->others.name), "other callers");
+    return t;
+}
+
+void pp_callers_close(struct pp_callers *t)
+{
+    if (!t)
+        return;
+    for (size_t i = 0; i < t->used; i++)
+        pp_assert(t->places[i].refs == 0, "the API closes while a call or a stream is open");
+    HASH_CLEAR(hh, t->by_name);
+    free(t);
+}
+
+void pp_caller_unref(struct pp_caller *caller)
+{
+    pp_assert(!caller || caller->refs > 0, "a caller is released more often than it was taken");
+    if (caller)
+        caller->refs--;
+}
+
+static bool is_idle(const struct pp_caller *c)
+{
+    return c->refs == 0 && c->bodies.used == 0 && c->answers.used == 0;
+}
+
+/* Returns a place for a new caller, or NULL if there is none. */
+static struct pp_caller *free_place(struct pp_callers *t)
+{
+    size_t looked = 0;
+
+    if (t->used < PP_CALLERS_MAX) {
+        init_place(t, &t->places[t->used]);
+        return &t->places[t->used++];
+    }
+    pp_list_each (node, &t->order) {
+        struct pp_caller *c = pp_container_of(node, struct pp_caller, in_order);
+        if (is_idle(c)) {
+            HASH_DEL(t->by_name, c);
+            pp_list_remove(&t->order, &c->in_order);
+            return c;
+        }
+        if (++looked == LOOK)
+            break;
+    }
+    return NULL;
+}
+
+static struct pp_caller *add_caller(struct pp_callers *t, const char *name, size_t n)
+{
+    struct pp_caller *c = free_place(t);
+
+    if (!c)
+        return &t->others;
+    c->requests = c->failures = (struct pp_gcra){0};
+    c->failed = 0;
+    c->logged_ms = 0;
+    memcpy(c->name, name, n + 1);
+    HASH_ADD_KEYPTR(hh, t->by_name, c->name, n, c);
+    pp_list_push(&t->order, &c->in_order);
+    return c;
+}
+
+/* Returns the caller with a name of this kind, "key" or "address". */
+static struct pp_caller *find_caller(struct pp_callers *t, const char *kind, const char *id)
+{
+    struct pp_caller *c;
+    char name[sizeof(c->name)];
+    int n = snprintf(name, sizeof(name), "%s %s", kind, id);
+
+    pp_assert(n > 0 && (size_t)n < sizeof(name), "the name of a caller is too long");
+    HASH_FIND(hh, t->by_name, name, (size_t)n, c);
+    if (!c)
+        return add_caller(t, name, (size_t)n);
+    pp_list_remove(&t->order, &c->in_order);
+    pp_list_push(&t->order, &c->in_order);
+    return c;
+}
+
+/* --- limits --- */
+
+static bool refuse(struct pp_call *call, const struct pp_caller *caller, int64_t wait_ms, const char *limit,
+                   uint64_t rate)
+{
+    call->retry_after_s = (wait_ms + 999) / 1000;
+    call->remedy = pp_arena_printf(&call->arena, "Send again after Retry-After; the limit is %s.", limit);
+    call->o->metrics->rate_limited++;
+    return pp_call_problem(call, PP_API_RATE_LIMITED, NULL,
+                           "%s sends too many requests: %s permits %llu a second", caller->name, limit,
+                           (unsigned long long)rate);
+}
+
+bool pp_call_admit(struct pp_call *call, const char *key)
+{
+    struct pp_callers *t = call->api->callers;
+    const struct pp_params *params = call->o->params;
+    uint32_t rate = params->caller_rate;
+    struct pp_caller *c = find_caller(t, key ? "key" : "address", key ? key : call->req->peer);
+
+    pp_caller_unref(call->caller);
+    call->caller = c;
+    c->refs++;
+    call->req->body_account = &c->bodies;
+    call->req->answer_account = &c->answers;
+    if (rate == 0 || (call->endpoint && (call->endpoint->flags & PP_VITAL)))
+        return true;
+    int64_t wait_ms = pp_gcra_take(&c->requests, rate, rate * REQUEST_BURST, 1, pp_loop_now(call->o->loop));
+    return wait_ms == 0 || refuse(call, c, wait_ms, "callers.requests_per_second", rate);
+}
+
+/* Counts a request without a valid key, and logs it unless the log has enough lines. */
+static void note_failure(struct pp_callers *t, struct pp_caller *c, int64_t now_ms)
+{
+    t->api->o.metrics->auth_failures++;
+    c->failed++;
+    if ((c->logged_ms > 0 && now_ms - c->logged_ms < LOG_EVERY_MS) ||
+        pp_gcra_take(&t->log, LOG_RATE, LOG_BURST, 1, now_ms) > 0)
+        return;
+    pp_log(t->api->o.log, PP_LOG_WARN, "requests without a valid key refused", "caller", c->name, "requests",
+           PP_LOG_INT(c->failed), NULL);
+    c->failed = 0;
+    c->logged_ms = now_ms;
+}
+
+bool pp_call_unauthorized(struct pp_call *call, const char *field, const char *detail)
+{
+    struct pp_callers *t = call->api->callers;
+    uint32_t rate = call->o->params->caller_failures;
+    int64_t now_ms = pp_loop_now(call->o->loop);
+    struct pp_caller *c = find_caller(t, "address", call->req->peer);
+
+    note_failure(t, c, now_ms);
+    int64_t wait_ms = rate == 0 ? 0 : pp_gcra_take(&c->failures, rate, rate * FAILURE_BURST, 1, now_ms);
+    if (wait_ms > 0)
+        return refuse(call, c, wait_ms, "callers.failures_per_second", rate);
+    pp_call_header(call, "WWW-Authenticate: Bearer realm=\"photopool\"%s",
+                   call->req->authorization || field ? ", error=\"invalid_token\"" : "");
+    return pp_call_problem(call, PP_API_UNAUTHORIZED, field, "%s", detail);
+}

@@ -1,0 +1,51 @@
+/* callers.h: who calls the API, and how much each caller may use.
+ *
+ * A caller is an API key; or, for requests without a valid key, an address (IPv6: a /64). Each has
+ * a limit of requests a second, an account for the bytes of its requests' bodies, and one for the
+ * answers that it has not read. Requests with a valid key count for the key only, so that a wrong
+ * key costs nobody else behind the same address. Wrong keys have a stricter limit of their own.
+ *
+ * The table is bounded. A new caller takes the place of the one that was idle for longest. If no
+ * caller is idle, new callers share one place. The memory of a place stays valid until
+ * pp_callers_close(), so an account may be used until then. All functions run on the main loop. */
+#ifndef PHOTOPOOL_API_CALLERS_H
+#define PHOTOPOOL_API_CALLERS_H
+
+#include "api/call.h"
+#include "base/hash.h"
+#include "base/ledger.h"
+#include "core/gcra.h"
+
+/* The table has room for this many callers. */
+#define PP_CALLERS_MAX 4096
+
+struct pp_caller {
+    UT_hash_handle hh;
+    struct pp_node in_order; /* links the caller into the table, the least recently seen one first */
+    struct pp_gcra requests, failures;
+    struct pp_account bodies, answers;
+    uint32_t refs;     /* calls and streams that point here */
+    uint64_t failed;   /* requests without a valid key since the last line in the log */
+    int64_t logged_ms; /* the time of that line (loop); 0: none */
+    char name[80];     /* "key NAME" or "address A" */
+};
+
+struct pp_callers;
+
+/* Opens the table. Returns NULL if out of memory. */
+struct pp_callers *pp_callers_open(struct pp_api *api);
+/* Frees the table, unless it is NULL. No call and no stream may be open. */
+void pp_callers_close(struct pp_callers *callers);
+
+/* Drops a reference. Does nothing if `caller` is NULL. */
+void pp_caller_unref(struct pp_caller *caller);
+
+/* Sets call->caller to the caller with this API key, or to the address if `key` is NULL, and counts
+ * the request. Returns false if the caller sends too many requests; the call has then been
+ * answered. */
+bool pp_call_admit(struct pp_call *call, const char *key);
+/* Answers that the request has no valid key or ticket: unauthorized, with `field` and `detail`; or
+ * rate_limited, if the address sends too many such requests. Always returns false. */
+bool pp_call_unauthorized(struct pp_call *call, const char *field, const char *detail);
+
+#endif

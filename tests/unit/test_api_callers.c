@@ -1,0 +1,202 @@
+/* Tests the limits of callers: requests of a key and of an address, wrong keys, and the table of
+ * callers. */
+#include <openssl/sha.h>
+#include <unistd.h>
+
+#include "api_run.h"
+#include "photopool/scope.h"
+
+static struct pp_api_key key(const char *name, unsigned scopes)
+{
+    struct pp_api_key k = {.scopes = scopes};
+    snprintf(k.name, sizeof(k.name), "%s", name);
+    SHA256((const unsigned char *)name, strlen(name), k.sha256);
+    return k;
+}
+
+static void use_keys(struct api_run *t)
+{
+    static struct pp_api_key keys[2];
+
+    keys[0] = key("one", PP_SCOPE_READ | PP_SCOPE_SUBMIT);
+    keys[1] = key("two", PP_SCOPE_READ | PP_SCOPE_SUBMIT);
+    t->params.keys = keys;
+    t->params.n_keys = 2;
+}
+
+/* Sends `n` requests and returns how many were answered with this status. */
+static int ask_often(struct api_run *t, int n, const char *path, int status)
+{
+    int answered = 0;
+
+    for (int i = 0; i < n; i++)
+        answered += api_get(t, path) == status;
+    return answered;
+}
+
+static void a_key_has_a_limit(void **state)
+{
+    struct api_run *t = *state;
+
+    use_keys(t);
+    t->params.caller_rate = 5;
+    t->authorization = "Bearer one";
+    assert_int_equal(ask_often(t, 5, "/v1/errors", 200), 5);
+    assert_int_equal(api_get(t, "/v1/errors"), 429);
+    assert_string_equal(api_code(t), "rate_limited");
+    assert_string_equal(api_str(t, "detail"),
+                        "key one sends too many requests: callers.requests_per_second permits 5 a second");
+    assert_true(api_has_header(t, "Retry-After: 1\n"));
+    assert_int_equal(t->metrics.rate_limited, 1);
+    /* Supervisors, the other key at the same address, and the same key after a pause are served. */
+    assert_int_equal(ask_often(t, 20, "/healthz", 200), 20);
+    t->authorization = "Bearer two";
+    assert_int_equal(api_get(t, "/v1/errors"), 200);
+    t->authorization = "Bearer one";
+    pp_test_clock_pass(t->loop, 200);
+    assert_int_equal(api_get(t, "/v1/errors"), 200);
+    assert_int_equal(api_get(t, "/v1/errors"), 429);
+    /* The key has one limit at all its addresses. */
+    t->peer = "192.0.2.9";
+    assert_int_equal(api_get(t, "/v1/errors"), 429);
+    t->params.caller_rate = 0;
+    assert_int_equal(ask_often(t, 20, "/v1/errors", 200), 20);
+    t->authorization = NULL;
+}
+
+static void an_address_has_a_limit(void **state)
+{
+    struct api_run *t = *state;
+
+    t->params.caller_rate = 5;
+    assert_int_equal(ask_often(t, 4, "/v1/errors", 200), 4);
+    assert_int_equal(api_get(t, "/nope"), 404); /* This request counts, too. */
+    assert_int_equal(api_get(t, "/nope"), 429);
+    assert_int_equal(api_get(t, "/v1/errors"), 429);
+    assert_non_null(strstr(api_str(t, "detail"), "address 127.0.0.1 sends"));
+    assert_int_equal(api_get(t, "/metrics"), 200);
+    t->peer = "2001:db8::/64";
+    assert_int_equal(api_get(t, "/v1/errors"), 200);
+}
+
+/* Wrong keys are refused early, but a valid key at the same address is not. */
+static void wrong_keys(void **state)
+{
+    struct api_run *t = *state;
+
+    use_keys(t);
+    t->params.caller_failures = 1;
+    t->authorization = "Bearer wrong";
+    assert_int_equal(ask_often(t, 10, "/v1/errors", 401), 10);
+    assert_int_equal(api_get(t, "/v1/errors"), 429);
+    assert_string_equal(api_code(t), "rate_limited");
+    assert_true(api_has_header(t, "Retry-After: 1\n"));
+    assert_non_null(strstr(api_str(t, "detail"), "callers.failures_per_second"));
+    t->authorization = NULL;
+    assert_int_equal(api_get(t, "/v1/errors"), 429);
+    assert_int_equal(t->metrics.auth_failures, 12);
+    t->authorization = "Bearer one";
+    assert_int_equal(ask_often(t, 30, "/v1/errors", 200), 30);
+    t->authorization = "Bearer wrong";
+    t->peer = "192.0.2.9";
+    assert_int_equal(api_get(t, "/v1/errors"), 401);
+    t->peer = "127.0.0.1";
+    pp_test_clock_pass(t->loop, 1000);
+    assert_int_equal(api_get(t, "/v1/errors"), 401);
+    assert_int_equal(api_get(t, "/v1/errors"), 429);
+    t->authorization = NULL;
+}
+
+static size_t lines_in(const char *text)
+{
+    size_t n = 0;
+    for (; *text; text++)
+        n += *text == '\n';
+    return n;
+}
+
+/* Wrong keys get at most one line a minute for an address, and few lines in all. */
+static void wrong_keys_in_the_log(void **state)
+{
+    struct api_run *t = *state;
+    char text[8192], peer[32];
+    FILE *f = tmpfile();
+    struct pp_log *log = pp_log_open(fileno(f), PP_LOG_INFO, false, 0);
+
+    api_stop(t);
+    t->options.log = log;
+    t->api = pp_api_open(&t->options);
+    use_keys(t);
+    t->authorization = "Bearer wrong";
+    assert_int_equal(ask_often(t, 10, "/v1/errors", 401), 10);
+    pp_test_clock_pass(t->loop, 60000);
+    assert_int_equal(ask_often(t, 10, "/v1/errors", 401), 10);
+    memset(text, 0, sizeof(text));
+    assert_true(pread(fileno(f), text, sizeof(text) - 1, 0) > 0);
+    assert_int_equal(lines_in(text), 2);
+    assert_non_null(strstr(text, "requests=10"));
+    assert_null(strstr(text, "wrong"));
+    for (int i = 0; i < 200; i++) {
+        snprintf(peer, sizeof(peer), "192.0.2.%d", i);
+        t->peer = peer;
+        assert_int_equal(api_get(t, "/v1/errors"), 401);
+    }
+    memset(text, 0, sizeof(text));
+    assert_true(pread(fileno(f), text, sizeof(text) - 1, 0) > 0);
+    assert_in_range(lines_in(text), 3, 13);
+    t->authorization = NULL;
+    api_stop(t);
+    t->options.log = NULL;
+    t->api = pp_api_open(&t->options);
+    pp_log_close(log);
+    fclose(f);
+}
+
+/* However many addresses call, the table has room for the newest. */
+static void the_table_is_bounded(void **state)
+{
+    struct api_run *t = *state;
+    char peer[32];
+
+    t->params.caller_rate = 1;
+    t->peer = peer;
+    for (int i = 0; i < 10000; i++) {
+        snprintf(peer, sizeof(peer), "10.1.%d.%d", i / 250, i % 250);
+        assert_int_equal(api_get(t, "/nope"), 404);
+        assert_int_equal(api_get(t, "/nope"), 429);
+    }
+}
+
+/* The server charges bodies and answers to accounts that are shares of the ledger's rows. */
+static void callers_have_accounts(void **state)
+{
+    static const char body[] = "{\"client\":\"42\",\"items\":[{\"id\":\"a\",\"photos\":[]}]}";
+    struct api_run *t = *state;
+    struct pp_account *bodies, *answers;
+
+    t->params.caller_bytes = 128 << 20;
+    api_restart(t, PP_ROLE_API);
+    use_keys(t);
+    t->authorization = "Bearer one";
+    assert_int_equal(api_ask(t, PP_POST, "/v1/batches", body), 202);
+    bodies = t->request.body_account;
+    answers = t->request.answer_account;
+    assert_ptr_equal(bodies->parent, &t->ledger.rows[PP_RES_BODIES]);
+    assert_ptr_equal(answers->parent, &t->ledger.rows[PP_RES_ANSWERS]);
+    assert_int_equal(bodies->limit, 128 << 20);
+    t->authorization = "Bearer two";
+    assert_int_equal(api_ask(t, PP_POST, "/v1/batches", body), 202);
+    assert_ptr_not_equal(t->request.body_account, bodies);
+    t->authorization = NULL;
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, api_open, api_close)
+    const struct CMUnitTest tests[] = {
+        TEST(a_key_has_a_limit),     TEST(an_address_has_a_limit), TEST(wrong_keys),
+        TEST(wrong_keys_in_the_log), TEST(the_table_is_bounded),   TEST(callers_have_accounts),
+    };
+
+    return cmocka_run_group_tests_name("api_callers", tests, NULL, NULL);
+}
