@@ -17,7 +17,8 @@
 #define REPLAY_BYTES (64u << 20) /* memory for the replays that are being prepared, at least */
 /* All bodies of requests together may have at least this much memory; more if http.max_body is
  * large. */
-#define BODIES_MIN ((uint64_t)256 << 20)
+#define BODIES_MIN  ((uint64_t)256 << 20)
+#define ANSWERS_MAX ((uint64_t)256 << 20) /* memory for all answers that callers have not read yet */
 
 struct pp_wire {
     struct pp_loop *loop;
@@ -190,6 +191,7 @@ static void set_limits(struct pp_wire *w)
     w->ledger.rows[PP_RES_REPLAYS].limit = replay > REPLAY_BYTES ? replay : REPLAY_BYTES;
     uint64_t bodies = 4 * (uint64_t)w->config->http.max_body_bytes;
     w->ledger.rows[PP_RES_BODIES].limit = bodies > BODIES_MIN ? bodies : BODIES_MIN;
+    w->ledger.rows[PP_RES_ANSWERS].limit = ANSWERS_MAX;
     w->p.ledger = &w->ledger;
 }
 

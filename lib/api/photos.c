@@ -1,67 +1,55 @@
 /* photos.c: GET /v1/photos/{sha256}: serves stored photos. The bytes of a photo never change, so
  * callers may cache them for ever and ask for ranges.
- * The store knows the owner and the type of a photo; a lane reads its bytes from the blob store.
- * Each answer is in memory as a whole until it is sent; the total size of all answers is bounded.
- */
+ *
+ * The store knows the owner and the type of a photo. A lane reads the bytes from the blob store in
+ * pieces: the first one before the answer begins, so that a failure is answered as such, each later
+ * one when the caller has read the one before. So a caller that reads slowly takes the memory of
+ * one piece, and no thread. */
 #include "api/handler.h"
+#include "base/ledger.h"
 #include "core/sniff.h"
 #include "runtime/lane.h"
-
-/* all answers in memory have at most this many bytes together */
-#define PHOTO_BYTES_MAX (256u << 20)
 
 struct pp_photos {
     struct pp_lane *lane;
     struct pp_lane_home *home;
-    uint64_t bytes; /* total bytes of the answers in memory */
+    size_t readers; /* number of photos that are being read or sent */
 };
 
-/* The bytes of an answer. The struct outlives the call: the server frees it when it has sent all
- * bytes. */
-struct body {
+/* Reads the bytes of one answer. It outlives the call: the server gives it up when it has sent all
+ * bytes, or when the connection has ended. */
+struct reader {
+    struct pp_http_source source;
     struct pp_photos *photos;
-    uint64_t n;
-    char bytes[];
+    const struct pp_api_options *o;
+    uint8_t sha256[PP_SHA256_BYTES];
+    const char *ext;
+    uint64_t at, left;          /* the part of the photo that is not read yet */
+    struct pp_call *call;       /* waits for the first piece; NULL afterwards */
+    struct pp_account *account; /* has taken PP_HTTP_PIECE_MAX bytes while `call` is set */
+    bool reading;               /* the lane reads a piece */
+    bool gone;                  /* the server has given the reader up */
+    struct pp_job job;
+    char *piece; /* the piece that is read, or that no want() has asked for yet; NULL: none */
+    size_t n;    /* length of the piece */
+    enum pp_err err;
 };
 
 struct photo_state {
     struct pp_store_object object;
-    struct pp_call *call;
     char hex[2 * PP_SHA256_BYTES + 1];
     uint64_t from, n; /* first byte and length of the range of the photo in the answer */
     bool partial;
-    struct pp_job job;
-    struct body *body;
-    enum pp_err err;
 };
 
-static void free_body(void *data)
-{
-    struct body *body = data;
-    pp_assert(body->photos->bytes >= body->n, "more bytes of photos were sent than read");
-    body->photos->bytes -= body->n;
-    free(body);
-}
-
-static void free_photo(struct pp_call *call)
-{
-    struct photo_state *s = call->state;
-    if (s->body)
-        free_body(s->body);
-}
-
-static void send_photo(struct pp_call *call)
+static void send_photo(struct pp_call *call, struct reader *reader)
 {
     struct photo_state *s = call->state;
     struct pp_http_response res = {.status = s->partial ? 206 : 200,
                                    .content_type = pp_image_mime(s->object.object.type),
-                                   .body_n = s->n};
-    if (s->body) {
-        res.body = s->body->bytes;
-        res.release = free_body;
-        res.release_data = s->body;
-        s->body = NULL; /* the server owns the body now */
-    }
+                                   .body_n = s->n,
+                                   .source = reader ? &reader->source : NULL};
+
     pp_assert(!s->partial || s->n > 0, "a range is empty");
     if (s->partial)
         pp_call_header(call, "Content-Range: bytes %llu-%llu/%llu", (unsigned long long)s->from,
@@ -69,61 +57,136 @@ static void send_photo(struct pp_call *call)
     pp_call_reply(call, &res);
 }
 
-/* --- reading a photo, on a thread of the lane --- */
+/* --- reading a photo --- */
 
-static void read_bytes(void *state, struct pp_job *job)
+static void free_reader(struct reader *r)
 {
-    struct photo_state *s = pp_container_of(job, struct photo_state, job);
-    struct pp_blob_store *blobs = s->call->o->blobs;
-    const char *ext = pp_image_extension(s->object.object.type);
-    uint64_t done = 0, size;
-    size_t n;
+    pp_assert(!r->reading && r->photos->readers > 0, "a reader ends while it reads, or twice");
+    r->photos->readers--;
+    free(r->piece);
+    free(r);
+}
+
+/* Runs on a thread of the lane. */
+static void work_read(void *state, struct pp_job *job)
+{
+    struct reader *r = pp_container_of(job, struct reader, job);
+    struct pp_blob_store *blobs = r->o->blobs;
+    uint64_t size;
+    size_t done = 0, n;
 
     (void)state;
-    s->err = PP_OK;
-    while (s->err == PP_OK && done < s->n) {
-        s->err = blobs->ops->get(blobs, s->object.sha256, ext, s->from + done, s->body->bytes + done,
-                                 s->n - done, &n, &size);
-        if (s->err == PP_OK && n == 0)
-            s->err = PP_ECORRUPT;
-        if (s->err == PP_OK)
+    r->err = PP_OK;
+    while (r->err == PP_OK && done < r->n) {
+        r->err =
+            blobs->ops->get(blobs, r->sha256, r->ext, r->at + done, r->piece + done, r->n - done, &n, &size);
+        if (r->err == PP_OK && n == 0)
+            r->err = PP_ECORRUPT;
+        if (r->err == PP_OK)
             done += n;
     }
 }
 
-static void on_bytes_read(struct pp_job *job)
+/* Gives the piece to the server, which may give up the reader meanwhile. */
+static void give_piece(struct reader *r)
 {
-    struct photo_state *s = pp_container_of(job, struct photo_state, job);
+    struct pp_http_server *server = *r->o->server;
+    char *piece = r->piece;
 
-    if (s->err == PP_OK)
-        send_photo(s->call);
-    else /* The store has a record of these bytes, so missing bytes are an error of the server. */
-        pp_call_error(s->call, s->err == PP_ENOTFOUND ? PP_ECORRUPT : s->err, "reading stored bytes");
+    r->piece = NULL;
+    server->ops->feed(server, &r->source, piece, r->n, r->err);
+}
+
+/* The first piece is read: begins the answer. */
+static void begin_answer(struct reader *r)
+{
+    struct pp_call *call = r->call;
+
+    r->call = NULL;
+    pp_account_give(r->account, PP_HTTP_PIECE_MAX);
+    if (r->err == PP_OK) {
+        send_photo(call, r);
+        return;
+    }
+    /* The store has a record of these bytes, so missing bytes are an error of the server. */
+    pp_call_error(call, r->err == PP_ENOTFOUND ? PP_ECORRUPT : r->err, "reading stored bytes");
+    free_reader(r);
+}
+
+static void on_piece_read(struct pp_job *job)
+{
+    struct reader *r = pp_container_of(job, struct reader, job);
+
+    r->reading = false;
+    r->at += r->n;
+    r->left -= r->n;
+    if (r->call)
+        begin_answer(r);
+    else if (r->gone)
+        free_reader(r);
+    else
+        give_piece(r);
+}
+
+/* Begins to read the next piece. Sets `reading`, or `err` if that fails. */
+static void read_piece(struct reader *r)
+{
+    pp_assert(!r->reading && !r->piece && r->left > 0, "a piece is read before the last one is sent");
+    r->n = r->left < PP_HTTP_PIECE_MAX ? (size_t)r->left : PP_HTTP_PIECE_MAX;
+    r->piece = malloc(r->n);
+    r->job = (struct pp_job){.work = work_read, .done = on_piece_read};
+    enum pp_err err = r->piece ? pp_lane_submit(r->photos->home, &r->job) : PP_ENOMEM;
+    r->reading = err == PP_OK; /* the lane's thread has r->err now */
+    if (err != PP_OK)
+        r->err = err;
+}
+
+static void on_want(struct pp_http_source *source)
+{
+    struct reader *r = pp_container_of(source, struct reader, source);
+
+    if (!r->piece)
+        read_piece(r);
+    if (!r->reading)
+        give_piece(r);
+}
+
+static void on_gone(struct pp_http_source *source)
+{
+    struct reader *r = pp_container_of(source, struct reader, source);
+
+    r->gone = true;
+    if (!r->reading)
+        free_reader(r);
 }
 
 static void load_photo(struct pp_call *call)
 {
     struct photo_state *s = call->state;
     struct pp_photos *photos = call->api->photos;
+    struct pp_account *account = call->req->answer_account;
+    struct reader *r = calloc(1, sizeof(*r));
 
     pp_assert(s->n > 0 && s->from + s->n <= s->object.object.bytes, "a range lies outside the photo");
-    if (photos->bytes > 0 && photos->bytes + s->n > PHOTO_BYTES_MAX) {
-        pp_call_problem(call, PP_API_OVERLOADED, NULL, "too many photos are being read right now");
+    account = account ? account : &call->o->ledger->rows[PP_RES_ANSWERS];
+    if (!r || !pp_account_take(account, PP_HTTP_PIECE_MAX)) {
+        free(r);
+        pp_call_problem(call, PP_API_OVERLOADED, NULL, "too many answers wait for their readers");
         return;
     }
-    s->body = malloc(sizeof(*s->body) + s->n);
-    if (!s->body) {
-        pp_call_no_memory(call);
-        return;
-    }
-    s->body->photos = photos;
-    s->body->n = s->n;
-    photos->bytes += s->n;
-    s->call = call;
-    s->job = (struct pp_job){.work = read_bytes, .done = on_bytes_read};
-    enum pp_err err = pp_lane_submit(photos->home, &s->job);
-    if (err != PP_OK)
-        pp_call_error(call, err, "reading stored bytes");
+    *r = (struct reader){.source = {.want = on_want, .gone = on_gone},
+                         .photos = photos,
+                         .o = call->o,
+                         .ext = pp_image_extension(s->object.object.type),
+                         .at = s->from,
+                         .left = s->n,
+                         .call = call,
+                         .account = account};
+    memcpy(r->sha256, s->object.sha256, sizeof(r->sha256));
+    photos->readers++;
+    read_piece(r);
+    if (!r->reading)
+        begin_answer(r);
 }
 
 /* --- ranges and conditional requests --- */
@@ -208,7 +271,7 @@ static void on_photo_found(struct pp_call *call)
     }
     pp_call_header(call, "Accept-Ranges: bytes");
     if (req->method == PP_HEAD) {
-        send_photo(call);
+        send_photo(call, NULL);
         return;
     }
     const char *asked = is_other(req->if_range, s->hex) ? NULL : req->range;
@@ -229,7 +292,6 @@ void pp_api_get_photo(struct pp_call *call)
     const char *hex = call->args[0];
     struct photo_state *s = pp_call_state(call, sizeof(*s));
 
-    call->cleanup = free_photo;
     call->missing = "there is no such photo";
     if (!pp_unhex(s->object.sha256, PP_SHA256_BYTES, hex, strlen(hex))) {
         pp_call_not_found(call);
@@ -259,14 +321,14 @@ struct pp_photos *pp_photos_open(struct pp_api *api)
 
 bool pp_photos_busy(const struct pp_photos *photos)
 {
-    return photos && photos->bytes > 0;
+    return photos && photos->readers > 0;
 }
 
 void pp_photos_close(struct pp_photos *photos)
 {
     if (!photos)
         return;
-    pp_assert(photos->bytes == 0, "photos are still being sent");
+    pp_assert(photos->readers == 0, "photos are still being sent");
     if (photos->lane)
         pp_lane_close(photos->lane);
     pp_lane_home_close(photos->home);

@@ -254,8 +254,9 @@ static void large_answers(void **state)
 {
     struct pp_echo *e = *state;
     static const char *const requests[] = {"GET /big?33554432 HTTP/1.1\r\nHost: a\r\n\r\n",
-                                           "GET /big-copy?33554432 HTTP/1.1\r\nHost: a\r\n\r\n"};
-    for (int i = 0; i < 2; i++) {
+                                           "GET /big-copy?33554432 HTTP/1.1\r\nHost: a\r\n\r\n",
+                                           "GET /pieces?33554432 HTTP/1.1\r\nHost: a\r\n\r\n"};
+    for (int i = 0; i < 3; i++) {
         struct pp_hc c;
         struct pp_hc_answer a;
         open_client(&c, e);
@@ -265,9 +266,53 @@ static void large_answers(void **state)
         assert_int_equal(a.body_n, 32 << 20);
         assert_memory_equal(a.body, pp_echo_pattern(e), a.body_n);
         expect_answer(&c, 200, "-");
-        assert_int_equal(e->borrowed, 0);
+        assert_int_equal(e->borrowed + e->sources, 0);
         pp_hc_close(&c);
     }
+}
+
+static bool no_source(void *arg)
+{
+    return ((struct pp_echo *)arg)->sources == 0;
+}
+
+/* A body in pieces: for HEAD the server asks for none; a source that fails ends the connection; the
+ * server gives the source up once, however the connection ends. */
+static void bodies_in_pieces(void **state)
+{
+    struct pp_echo *e = *state;
+    struct pp_hc c;
+    struct pp_hc_answer a;
+    char v[32];
+    open_client(&c, e);
+    pp_hc_puts(&c, "HEAD /pieces?300000 HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_true(pp_hc_read(&c, &a, true));
+    assert_string_equal(pp_hc_header(&a, "Content-Length", v, sizeof v), "300000");
+    assert_int_equal(e->sources, 0);
+    e->slow = true;
+    pp_hc_puts(&c, "GET /pieces?150000 HTTP/1.1\r\nHost: a\r\n\r\nGET /echo HTTP/1.1\r\nHost: a\r\n\r\n");
+    for (int i = 0; i < 2; i++) {
+        while (!e->waiting)
+            pp_loop_turn(e->loop, true);
+        assert_int_equal(e->sources, 1);
+        pp_echo_feed(e);
+    }
+    assert_true(pp_hc_read(&c, &a, false));
+    assert_int_equal(a.body_n, 150000);
+    assert_memory_equal(a.body, pp_echo_pattern(e), a.body_n);
+    expect_answer(&c, 200, "-");
+    pp_hc_puts(&c, "GET /pieces?300000 HTTP/1.1\r\nHost: a\r\n\r\n");
+    while (!e->waiting)
+        pp_loop_turn(e->loop, true);
+    pp_hc_close(&c); /* while the source owes a piece */
+    pp_test_until(e->loop, no_source, e, 5000);
+    e->slow = false;
+    open_client(&c, e);
+    pp_hc_puts(&c, "GET /broken?300000 HTTP/1.1\r\nHost: a\r\n\r\n");
+    pp_hc_wait_end(&c);
+    assert_int_equal(e->sources, 0);
+    assert_true(c.n > 200000 && c.n < 300000);
+    pp_hc_close(&c);
 }
 
 static bool is_borrowed(void *arg)
@@ -830,6 +875,7 @@ int main(void)
         TEST(pipelining_waits),
         TEST(caller_gone_before_the_answer),
         TEST(large_answers),
+        TEST(bodies_in_pieces),
         TEST(caller_gone_within_an_answer),
         TEST(bodies_in_chunks),
         TEST(bodies_at_random),

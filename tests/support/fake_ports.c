@@ -463,13 +463,21 @@ void fake_blobs_open(struct fake_blobs *f)
 
 /* --- server --- */
 
+static void end_reply(struct fake_server *f)
+{
+    struct pp_http_source *source = f->source;
+
+    f->source = NULL;
+    f->replies++;
+    if (source)
+        source->gone(source);
+}
+
 static void server_reply(struct pp_http_server *s, struct pp_http_request *req,
                          const struct pp_http_response *res)
 {
     struct fake_server *f = (struct fake_server *)s;
 
-    (void)req;
-    f->replies++;
     f->status = res->status;
     f->close = res->close;
     snprintf(f->type, sizeof(f->type), "%s", res->content_type ? res->content_type : "");
@@ -485,6 +493,28 @@ static void server_reply(struct pp_http_server *s, struct pp_http_request *req,
         memcpy(f->body, res->body, res->body_n);
     if (res->release)
         res->release(res->release_data);
+    f->source = res->source;
+    f->body_at = 0;
+    if (res->source && req->method != PP_HEAD)
+        res->source->want(res->source);
+    else
+        end_reply(f);
+}
+
+static void server_feed(struct pp_http_server *s, struct pp_http_source *src, void *piece, size_t n,
+                        enum pp_err err)
+{
+    struct fake_server *f = (struct fake_server *)s;
+
+    if (err == PP_OK) {
+        memcpy(f->body + f->body_at, piece, n);
+        f->body_at += n;
+    }
+    free(piece);
+    if (err == PP_OK && f->body_at < f->body_n)
+        src->want(src);
+    else
+        end_reply(f);
 }
 
 static void server_stats(struct pp_http_server *s, struct pp_http_stats *out)
@@ -494,7 +524,8 @@ static void server_stats(struct pp_http_server *s, struct pp_http_stats *out)
 
 void fake_server_open(struct fake_server *f)
 {
-    static const struct pp_http_server_ops ops = {.reply = server_reply, .stats = server_stats};
+    static const struct pp_http_server_ops ops = {
+        .reply = server_reply, .feed = server_feed, .stats = server_stats};
     *f = (struct fake_server){.base.ops = &ops};
 }
 

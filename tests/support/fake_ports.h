@@ -94,6 +94,8 @@ struct fake_server {
     char type[80], headers[2048]; /* headers: header lines, each with its \n */
     char *body;                   /* body of the answer, with a NUL at the end */
     size_t body_n;
+    struct pp_http_source *source; /* still gives pieces of the body; NULL: none */
+    size_t body_at;                /* number of bytes that it has given */
 };
 
 void fake_ingest_open(struct fake_ingest *f, struct pp_loop *loop);

@@ -81,6 +81,65 @@ static void big(struct pp_echo *e, struct pp_http_request *r, bool borrow)
     e->server->ops->reply(e->server, r, &res);
 }
 
+struct pp_echo_source {
+    struct pp_http_source base;
+    struct pp_echo *e;
+    size_t at, n;
+    int pieces_left; /* the source fails after this many pieces; -1: never */
+};
+
+static void feed(struct pp_echo_source *s)
+{
+    struct pp_echo *e = s->e;
+    size_t n = s->n - s->at < 100000 ? s->n - s->at : 100000;
+    char *piece = malloc(n);
+    enum pp_err err = s->pieces_left == 0 ? PP_EIO : PP_OK;
+    assert_true(piece && n > 0);
+    memcpy(piece, pp_echo_pattern(e) + s->at, n);
+    s->at += n;
+    s->pieces_left -= s->pieces_left > 0;
+    e->server->ops->feed(e->server, &s->base, piece, n, err);
+}
+
+static void want(struct pp_http_source *base)
+{
+    struct pp_echo_source *s = (struct pp_echo_source *)base;
+    if (s->e->slow)
+        s->e->waiting = s;
+    else
+        feed(s);
+}
+
+static void gone(struct pp_http_source *base)
+{
+    struct pp_echo_source *s = (struct pp_echo_source *)base;
+    if (s->e->waiting == s)
+        s->e->waiting = NULL;
+    s->e->sources--;
+    free(s);
+}
+
+void pp_echo_feed(struct pp_echo *e)
+{
+    struct pp_echo_source *s = e->waiting;
+    assert_non_null(s);
+    e->waiting = NULL;
+    feed(s);
+}
+
+static void pieces(struct pp_echo *e, struct pp_http_request *r, int max)
+{
+    struct pp_echo_source *s = malloc(sizeof *s);
+    assert_non_null(s);
+    *s = (struct pp_echo_source){
+        .base = {.want = want, .gone = gone}, .e = e, .n = strtoul(r->query, NULL, 10), .pieces_left = max};
+    e->sources++;
+    e->server->ops->reply(
+        e->server, r,
+        &(struct pp_http_response){
+            .status = 200, .content_type = "text/plain", .body_n = s->n, .source = &s->base});
+}
+
 static void headers(struct pp_echo *e, struct pp_http_request *r)
 {
     static const char *const lines[] = {"Location: /a", "X-Bad: a\r\nX-Evil: b", "X-Last: \tz"};
@@ -104,6 +163,8 @@ static bool head(void *data, struct pp_http_request *r)
     }
     if (strcmp(r->path, "/share") == 0)
         r->body_account = &e->share;
+    if (r->authorization && strcmp(r->authorization, "share") == 0)
+        r->answer_account = &e->answers;
     e->heads++;
     r->handler = e;
     return true;
@@ -130,6 +191,10 @@ static void handle(void *data, struct pp_http_request *r)
         e->held[e->n_held++] = r;
     } else if (strcmp(r->path, "/big") == 0 || strcmp(r->path, "/big-copy") == 0) {
         big(e, r, r->path[4] == '\0');
+    } else if (strcmp(r->path, "/pieces") == 0) {
+        pieces(e, r, -1);
+    } else if (strcmp(r->path, "/broken") == 0) {
+        pieces(e, r, 2);
     } else if (strcmp(r->path, "/peer") == 0) {
         say_peer(e, r);
     } else if (strcmp(r->path, "/headers") == 0) {
@@ -152,6 +217,8 @@ void pp_echo_open(struct pp_echo *e, const struct pp_http_options *options)
     assert_int_equal(pp_http_server_open(e->loop, options, &handler, &e->server), PP_OK);
     e->port = e->server->ops->port(e->server);
     pp_account_init(&e->share, options->ledger ? &options->ledger->rows[PP_RES_BODIES] : NULL, PP_NO_LIMIT);
+    pp_account_init(&e->answers, options->ledger ? &options->ledger->rows[PP_RES_ANSWERS] : NULL,
+                    PP_NO_LIMIT);
 }
 
 void pp_echo_release(struct pp_echo *e)
@@ -176,6 +243,7 @@ void pp_echo_close(struct pp_echo *e)
         pp_echo_release(e);
     pp_loop_close(e->loop);
     assert_int_equal(e->borrowed, 0);
+    assert_int_equal(e->sources, 0);
     assert_int_equal(e->heads, e->handled + e->dropped);
     free(e->pattern);
 }

@@ -7,6 +7,8 @@
  *   /hold                no answer until the test calls pp_echo_release()
  *   /big?N               200, N bytes of a pattern, whose memory the server borrows
  *   /big-copy?N          the same, but the server copies the bytes
+ *   /pieces?N            the same bytes from a source, in pieces of at most 100,000
+ *   /broken?N            the same, but the source fails at the third piece
  *   /status?N            status N without a body
  *   /close               closes the connection
  *   /headers             sends extra headers, good and bad
@@ -28,11 +30,15 @@ struct pp_echo {
     uint16_t port;
     struct pp_http_request *held[PP_ECHO_MAX_HELD];
     size_t n_held;
-    struct pp_account share;     /* a part of the server's memory for bodies, without a limit */
-    int heads, handled, dropped; /* number of calls of head() that returned true, handle() and dropped() */
-    int lent;                    /* number of bodies lent to the server so far */
-    int borrowed;                /* number of lent bodies that the server has not given back yet */
-    char *pattern;               /* the text of pp_echo_pattern(), which the first call makes */
+    struct pp_account answers;      /* is charged for the answers to requests with "Authorization: share" */
+    struct pp_account share;        /* a part of the server's memory for bodies, without a limit */
+    int heads, handled, dropped;    /* number of calls of head() that returned true, handle() and dropped() */
+    int sources;                    /* number of sources that the server has not given up yet */
+    bool slow;                      /* sources do not answer want() until the test calls pp_echo_feed() */
+    struct pp_echo_source *waiting; /* the last source that has not answered want(); NULL: none */
+    int lent;                       /* number of bodies lent to the server so far */
+    int borrowed;                   /* number of lent bodies that the server has not given back yet */
+    char *pattern;                  /* the text of pp_echo_pattern(), which the first call makes */
 };
 
 /* Opens the server. A port of 0 in `options` means any free port. A failure fails the test. */
@@ -42,6 +48,8 @@ void pp_echo_open(struct pp_echo *e, const struct pp_http_options *options);
 void pp_echo_close(struct pp_echo *e);
 /* Answers the oldest request for /hold with "held". */
 void pp_echo_release(struct pp_echo *e);
+/* Lets the source that waits give its next piece. */
+void pp_echo_feed(struct pp_echo *e);
 /* Returns the 32 MiB of text from which /big answers. */
 const char *pp_echo_pattern(struct pp_echo *e);
 struct pp_http_stats pp_echo_stats(struct pp_echo *e);

@@ -494,6 +494,40 @@ static void photo_bytes(void **state)
     assert_int_equal(api_get(t, photo_path), 404);
 }
 
+/* A large photo is read in pieces. After the answer has begun, a failure ends the connection; a
+ * caller for which there is no memory is refused before a piece is read. */
+static void photo_in_pieces(void **state)
+{
+    enum { SIZE = 700000 };
+    struct api_run *t = *state;
+    struct pp_account *answers = &t->ledger.rows[PP_RES_ANSWERS];
+    char *large = malloc(SIZE);
+
+    give_photo(t);
+    for (size_t i = 0; i < SIZE; i++)
+        large[i] = (char)(i % 251);
+    t->store.object.bytes = t->blobs.n = SIZE;
+    t->blobs.bytes = large;
+    for (t->blobs.chunk = 0; t->blobs.chunk <= 100000; t->blobs.chunk += 100000) {
+        assert_int_equal(api_get(t, photo_path), 200);
+        assert_int_equal(t->server.body_n, SIZE);
+        assert_memory_equal(t->server.body, large, SIZE);
+    }
+    t->range = "bytes=5-600004";
+    assert_int_equal(api_get(t, photo_path), 206);
+    assert_int_equal(t->server.body_at, 600000);
+    assert_memory_equal(t->server.body, large + 5, 600000);
+    t->blobs.n = 300000; /* the stored object is cut */
+    assert_int_equal(api_get(t, photo_path), 200);
+    assert_int_equal(t->server.body_at, PP_HTTP_PIECE_MAX);
+    assert_int_equal(answers->used, 0);
+    answers->limit = PP_HTTP_PIECE_MAX - 1;
+    assert_int_equal(api_get(t, photo_path), 503);
+    assert_string_equal(api_code(t), "overloaded");
+    answers->limit = PP_NO_LIMIT;
+    free(large);
+}
+
 /* With keys, a cache that several callers share must not keep a photo. */
 static void photos_are_private_with_keys(void **state)
 {
@@ -933,6 +967,7 @@ int main(void)
         TEST(client_settings_refused),
         TEST(lists_in_pages),
         TEST(photo_bytes),
+        TEST(photo_in_pieces),
         TEST(photos_are_private_with_keys),
         TEST(photo_not_modified),
         TEST(photo_ranges),

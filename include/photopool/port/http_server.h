@@ -49,6 +49,20 @@ struct pp_http_request {
     void *impl;    /* private data of the server */
 };
 
+/* A body that the handler gives in pieces. The handler owns and embeds the source, which must live
+ * until gone(). At most one want() is unanswered at a time. */
+struct pp_http_source {
+    /* The server can send more: the handler calls ops->feed() once, from within this call or later,
+     * unless gone() comes first. The server may call this from within reply() and feed(). */
+    void (*want)(struct pp_http_source *src);
+    /* Called exactly once, maybe from within reply() or feed(): all bytes are sent, or the
+     * connection has ended. The handler may free the source, and calls feed() no more. */
+    void (*gone)(struct pp_http_source *src);
+    void *impl; /* private data of the server */
+};
+
+#define PP_HTTP_PIECE_MAX (256u << 10) /* most bytes of one piece */
+
 struct pp_http_response {
     int status;
     const char *content_type; /* a constant text; NULL if there is no body */
@@ -56,6 +70,8 @@ struct pp_http_response {
     size_t body_n;
     void (*release)(void *data);
     void *release_data;
+    /* Gives the body in pieces, in place of `body`; then body_n is the whole length. NULL: none. */
+    struct pp_http_source *source;
     /* extra header lines "Name: value", at most 12; the server copies them */
     const char *const *headers;
     size_t n_headers;
@@ -133,7 +149,14 @@ struct pp_http_stats {
 struct pp_http_server;
 
 struct pp_http_server_ops {
+    /* Sends the answer. If the ledger has no memory left for it, and no slow reader can be closed,
+     * the server sends `overloaded` instead, or `rate_limited` if only answer_account is full. */
     void (*reply)(struct pp_http_server *s, struct pp_http_request *req, const struct pp_http_response *res);
+    /* Gives the next piece of a body, after want(): `bytes` is malloc'ed memory that the server
+     * frees, of 1 to PP_HTTP_PIECE_MAX bytes, and never more than are left. With an error the
+     * connection ends; `bytes` may then be NULL. */
+    void (*feed)(struct pp_http_server *s, struct pp_http_source *src, void *bytes, size_t n,
+                 enum pp_err err);
     /* Answers by a stream instead of reply(). `res` has no body; NULL stands for status 200 and no
      * headers.
      * PP_OK       the request is gone, and the server will call closed().

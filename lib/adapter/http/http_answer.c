@@ -2,7 +2,9 @@
  *
  * The server first offers an answer to the kernel, straight from the handler's memory. It queues
  * only the bytes that the kernel does not accept: in the handler's memory if the handler gave
- * `release`, else in a copy. libuv sends the queue as the client reads. */
+ * `release`, else in a copy. libuv sends the queue as the client reads. A source is asked for its
+ * next piece when the kernel has accepted the one before, so a connection has one piece in memory.
+ * An answer is charged to the ledger until the kernel has accepted all of it. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +13,10 @@
 
 #include "adapter/http/http_impl.h"
 #include "base/check.h"
+
+enum {
+    SMALL = 4 * 1024, /* an answer of at most this many bytes is sent even if memory is short */
+};
 
 /* The part of an answer that the kernel has not accepted yet. libuv sends it. */
 struct out {
@@ -131,7 +137,58 @@ size_t pp_answer_head(struct pp_conn *c, const struct pp_http_response *res, enu
     return h.n + 2;
 }
 
+/* --- memory --- */
+
+/* Charges `n` bytes to the account for the connection's answer. Closes slow readers if there is not
+ * enough memory left. A small answer is charged in any case. Returns false if there is not enough
+ * memory; then sets `*code` to the reason. */
+static bool charge(struct pp_conn *c, struct pp_account *account, uint64_t n, enum pp_api_code *code)
+{
+    struct pp_account *all = &c->server->ledger->rows[PP_RES_ANSWERS], *full;
+    account = account ? account : all;
+    pp_assert(c->charged == 0, "a connection has two answers");
+    if (n <= SMALL) {
+        pp_account_force(account, n);
+    } else {
+        while (!pp_account_take(account, n)) {
+            full = pp_account_left(all) < n ? all : account;
+            *code = full == all ? PP_API_OVERLOADED : PP_API_RATE_LIMITED;
+            if (!pp_http_reclaim_answers(c->server, full))
+                return false;
+        }
+    }
+    c->account = account;
+    c->charged = n;
+    return true;
+}
+
+struct pp_http_source *pp_conn_answer_ends(struct pp_conn *c)
+{
+    struct pp_http_source *src = c->source;
+    if (c->charged > 0)
+        pp_account_give(c->account, c->charged);
+    c->charged = c->source_left = 0;
+    c->source = NULL;
+    return src;
+}
+
 /* --- sending --- */
+
+/* Continues after the kernel has accepted all bytes given to it: asks the source for the next
+ * piece, or ends the answer. */
+static void on_sent(struct pp_conn *c)
+{
+    pp_assert(!c->flying, "an answer ends before its bytes are sent");
+    if (c->source_left > 0) {
+        pp_conn_set_state(c, PP_CONN_WRITE);
+        c->source->want(c->source);
+        return;
+    }
+    struct pp_http_source *src = pp_conn_answer_ends(c);
+    if (src)
+        src->gone(src);
+    pp_conn_answered(c);
+}
 
 static void on_written(uv_write_t *req, int status)
 {
@@ -142,10 +199,11 @@ static void on_written(uv_write_t *req, int status)
     free(out);
     if (!c || c->state == PP_CONN_CLOSING)
         return;
+    c->flying = false;
     if (status < 0)
         pp_conn_close(c);
     else
-        pp_conn_answered(c);
+        on_sent(c);
 }
 
 static void skip(uv_buf_t *buf, size_t *n)
@@ -156,19 +214,19 @@ static void skip(uv_buf_t *buf, size_t *n)
     *n -= step;
 }
 
-/* Queues the bytes of head and body that uv_try_write() did not accept. `res` is NULL for "100
- * Continue". */
-static bool queue_rest(struct pp_conn *c, uv_buf_t bufs[2], const struct pp_http_response *res)
+/* Queues the bytes of head and body that uv_try_write() did not accept. `conn` is NULL for "100
+ * Continue". If `release` is set, the body is borrowed until release(release_data), else copied. */
+static bool queue_rest(struct pp_conn *c, struct pp_conn *conn, uv_buf_t bufs[2], void (*release)(void *data),
+                       void *release_data)
 {
-    bool borrow = res && res->release;
-    struct out *out = malloc(sizeof *out + bufs[0].len + (borrow ? 0 : bufs[1].len));
+    struct out *out = malloc(sizeof *out + bufs[0].len + (release ? 0 : bufs[1].len));
     if (!out)
         return false;
-    out->conn = res ? c : NULL;
+    out->conn = conn;
     out->release = NULL;
     memcpy(out->bytes, bufs[0].base, bufs[0].len);
     bufs[0].base = out->bytes;
-    if (!borrow && bufs[1].len > 0) {
+    if (!release && bufs[1].len > 0) {
         memcpy(out->bytes + bufs[0].len, bufs[1].base, bufs[1].len);
         bufs[1].base = out->bytes + bufs[0].len;
     }
@@ -176,47 +234,86 @@ static bool queue_rest(struct pp_conn *c, uv_buf_t bufs[2], const struct pp_http
         free(out);
         return false;
     }
-    if (borrow) {
-        out->release = res->release;
-        out->release_data = res->release_data;
-    }
-    c->unsent = uv_stream_get_write_queue_size((uv_stream_t *)&c->tcp);
+    out->release = release;
+    out->release_data = release_data;
     return true;
 }
 
-static void release_body(const struct pp_http_response *res)
+/* Sends two buffers: what the kernel does not accept at once is queued. Calls release(), if it is
+ * set, when the second buffer is no longer needed. */
+static void send_bytes(struct pp_conn *c, uv_buf_t bufs[2], void (*release)(void *data), void *release_data)
 {
-    if (res->release)
-        res->release(res->release_data);
-}
-
-void pp_conn_answer(struct pp_conn *c, const struct pp_http_response *res, bool head_only)
-{
-    bool bodyless = head_only || res->status < 200 || res->status == 204 || res->status == 304;
-    uv_buf_t bufs[2] = {
-        uv_buf_init(c->server->out_scratch, (unsigned)pp_answer_head(c, res, PP_ANSWER_WHOLE)),
-        uv_buf_init((char *)(uintptr_t)(res->body ? res->body : ""), 0)};
-    bufs[1].len = bodyless ? 0 : res->body_n;
+    size_t all = bufs[0].len + bufs[1].len;
+    pp_assert(!c->flying && all > 0, "an answer is sent while another one is");
     int sent = uv_try_write((uv_stream_t *)&c->tcp, bufs, bufs[1].len > 0 ? 2 : 1);
-    if (sent < 0 && sent != UV_EAGAIN) {
-        release_body(res);
-        pp_conn_close(c);
-        return;
-    }
     size_t done = sent > 0 ? (size_t)sent : 0;
+    c->given += all;
     skip(&bufs[0], &done);
     skip(&bufs[1], &done);
     pp_assert(done == 0, "libuv has written more than the answer");
-    if (bufs[0].len + bufs[1].len == 0) {
-        release_body(res);
-        pp_conn_answered(c);
+    bool rest = bufs[0].len + bufs[1].len > 0, ok = sent >= 0 || sent == UV_EAGAIN;
+    if (ok && rest) {
+        ok = c->flying = queue_rest(c, c, bufs, release, release_data);
+        release = c->flying ? NULL : release;
+    }
+    if (release)
+        release(release_data);
+    if (!ok)
+        pp_conn_close(c);
+    else if (rest)
+        pp_conn_set_state(c, PP_CONN_WRITE);
+    else
+        on_sent(c);
+}
+
+static void give_up_body(const struct pp_http_response *res)
+{
+    if (res->source)
+        res->source->gone(res->source);
+    else if (res->release)
+        res->release(res->release_data);
+}
+
+void pp_conn_answer(struct pp_conn *c, const struct pp_http_response *res, bool head_only,
+                    struct pp_account *account)
+{
+    bool bodyless = head_only || res->status < 200 || res->status == 204 || res->status == 304;
+    uint64_t n = bodyless ? 0 : res->body_n;
+    struct pp_http_refusal why = {.detail = "too many answers wait for their readers"};
+    pp_assert(!res->source || (!res->body && !res->release), "an answer has two bodies");
+    if (!charge(c, account, res->source && n > PP_HTTP_PIECE_MAX ? PP_HTTP_PIECE_MAX : n, &why.code)) {
+        give_up_body(res);
+        pp_conn_refuse(c, &why);
         return;
     }
-    pp_conn_set_state(c, PP_CONN_WRITE);
-    if (!queue_rest(c, bufs, res)) {
-        release_body(res);
-        pp_conn_close(c);
+    uv_buf_t bufs[2] = {
+        uv_buf_init(c->server->out_scratch, (unsigned)pp_answer_head(c, res, PP_ANSWER_WHOLE)),
+        uv_buf_init((char *)(uintptr_t)(res->body ? res->body : ""), 0)};
+    if (!res->source) {
+        bufs[1].len = n;
+        send_bytes(c, bufs, res->release, res->release_data);
+        return;
     }
+    c->source = res->source;
+    c->source->impl = c;
+    c->source_left = n;
+    send_bytes(c, bufs, NULL, NULL);
+}
+
+void pp_answer_feed(struct pp_http_server *port, struct pp_http_source *src, void *bytes, size_t n,
+                    enum pp_err err)
+{
+    struct pp_conn *c = src->impl;
+    pp_assert(c->source == src && &c->server->port == port, "a source is not that of its connection");
+    if (err != PP_OK) {
+        free(bytes);
+        pp_conn_close(c);
+        return;
+    }
+    pp_assert(n > 0 && n <= PP_HTTP_PIECE_MAX && n <= c->source_left, "a piece is too large");
+    uv_buf_t bufs[2] = {uv_buf_init(bytes, 0), uv_buf_init(bytes, (unsigned)n)};
+    c->source_left -= n;
+    send_bytes(c, bufs, free, bytes);
 }
 
 void pp_conn_continue(struct pp_conn *c)
@@ -224,6 +321,7 @@ void pp_conn_continue(struct pp_conn *c)
     static const char line[] = "HTTP/1.1 100 Continue\r\n\r\n";
     uv_buf_t bufs[2] = {uv_buf_init((char *)(uintptr_t)line, sizeof line - 1),
                         uv_buf_init((char *)(uintptr_t)line, 0)};
-    if (!queue_rest(c, bufs, NULL))
+    c->given += sizeof line - 1;
+    if (!queue_rest(c, NULL, bufs, NULL, NULL))
         pp_conn_close(c);
 }

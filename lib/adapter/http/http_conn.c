@@ -8,12 +8,6 @@
 #include "adapter/http/http_stream.h"
 #include "base/check.h"
 
-enum {
-    /* The server closes a connection whose client reads fewer bytes of an answer than this within
-     * idle_timeout_ms. */
-    WRITE_PROGRESS = 16 * 1024,
-};
-
 /* --- states and lists --- */
 
 static enum pp_http_rank rank_of(const struct pp_conn *c)
@@ -61,6 +55,8 @@ void pp_conn_set_state(struct pp_conn *c, enum pp_conn_state state)
     if (state != c->state) {
         pp_list_remove(&c->server->states[c->state], &c->in_state);
         enter(c, state);
+        if (state == PP_CONN_WRITE)
+            pp_conn_write_begins(c);
     }
     if (rank_of(c) != c->rank)
         mark_active(c);
@@ -222,13 +218,10 @@ void pp_conn_answered(struct pp_conn *c)
 
 void pp_conn_expire(struct pp_conn *c)
 {
-    size_t unsent = uv_stream_get_write_queue_size((uv_stream_t *)&c->tcp);
-    if (c->state != PP_CONN_WRITE || unsent + WRITE_PROGRESS > c->unsent) {
+    if (c->state == PP_CONN_WRITE && pp_conn_reads(c))
+        pp_conn_stay(c);
+    else
         pp_conn_close(c);
-        return;
-    }
-    c->unsent = unsent;
-    pp_conn_stay(c);
 }
 
 /* --- open and close --- */
@@ -268,6 +261,7 @@ void pp_conn_close(struct pp_conn *c)
         x->conn = NULL;
     c->exchange = NULL;
     struct pp_http_stream *st = c->stream ? pp_stream_gone(c) : NULL;
+    struct pp_http_source *src = pp_conn_answer_ends(c);
     c->state = PP_CONN_CLOSING;
     pp_assert(s->stats.connections > 0, "more connections close than were opened");
     s->stats.connections--;
@@ -277,6 +271,8 @@ void pp_conn_close(struct pp_conn *c)
         pp_exchange_hang_up(x); /* the handler still has the exchange, and frees it by answering */
     else if (x)
         pp_exchange_drop(x);
+    if (src)
+        src->gone(src);
     if (st)
         st->events->closed(st);
 }

@@ -1,15 +1,12 @@
-/* http_evict.c: chooses the connection that the server closes when there are too many, or when
- * memory is short. http_peer.h gives the order. The server never closes a stream for this: streams
- * are in none of the lists. */
+/* http_evict.c: chooses the connection that the server closes when there are too many. http_peer.h
+ * gives the order. The server never closes a stream for this: streams are in none of the lists. */
 #include <sys/socket.h>
 
 #include "adapter/http/http_impl.h"
 #include "base/check.h"
 
 enum {
-    LOOK = 32,              /* a search looks at this many connections of a list at most */
-    RECLAIM_LOOK = 256,     /* a search for memory looks at this many connections at most */
-    SLOW_BYTES = 16 * 1024, /* a body that receives fewer bytes in one window of time is slow */
+    LOOK = 32, /* a search looks at this many connections of a list at most */
     /* Number of windows in body_timeout_ms: with the default, a window lasts one second. */
     WINDOWS = 30,
 };
@@ -27,7 +24,7 @@ bool pp_conn_quiet(const struct pp_conn *c)
     return recv(pp_conn_fd(c), &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0;
 }
 
-static int64_t window_of(const struct pp_http *s)
+int64_t pp_http_window(const struct pp_http *s)
 {
     int64_t ms = s->options.body_timeout_ms / WINDOWS;
     return ms > 0 ? ms : 1;
@@ -62,7 +59,8 @@ static struct pp_conn *inactive_in(const struct lists *l, struct pp_list *list, 
     pp_list_each (it, list) {
         struct pp_conn *c = conn_at(l, it);
         bool writing = c->state == PP_CONN_WRITE;
-        if (now - (writing ? c->since : c->active) >= window_of(c->server) && (writing || pp_conn_quiet(c)))
+        if (now - (writing ? c->write_since : c->active) >= pp_http_window(c->server) &&
+            (writing || pp_conn_quiet(c)))
             return c;
         if (++looked == LOOK)
             break;
@@ -127,44 +125,4 @@ bool pp_http_make_room(struct pp_http *s, struct pp_http_peer *peer)
     pp_assert(peer->n > 0 && s->stats.connections >= s->stats.streams, "connections are miscounted");
     bool room = peer->n <= s->options.max_per_address || evict_of_peer(s, peer);
     return room && (s->stats.connections - s->stats.streams < pp_http_max_plain(s) || evict_of_all(s));
-}
-
-/* --- memory --- */
-
-/* Returns whether the body arrives too slowly: in the time since pace_since if that is at least a
- * window, else in the window before. */
-static bool is_slow(const struct pp_conn *c, int64_t now)
-{
-    int64_t windows = (now - c->pace_since) / window_of(c->server);
-    return windows > 0 ? c->pace_bytes < (uint64_t)windows * SLOW_BYTES : c->slow;
-}
-
-void pp_conn_pace(struct pp_conn *c, size_t n)
-{
-    int64_t now = pp_loop_now(c->server->loop);
-    if (now - c->pace_since >= window_of(c->server)) {
-        c->slow = is_slow(c, now);
-        c->pace_since = now;
-        c->pace_bytes = 0;
-    }
-    pp_assert(c->state == PP_CONN_BODY, "only bodies have a pace");
-    c->pace_bytes += n;
-}
-
-bool pp_http_reclaim(void *server)
-{
-    struct pp_http *s = server;
-    int64_t now = pp_loop_now(s->loop);
-    int looked = 0;
-    pp_list_each (it, &s->states[PP_CONN_BODY]) {
-        struct pp_conn *c = pp_container_of(it, struct pp_conn, in_state);
-        if (!c->running && c->exchange->body.charged > 0 && is_slow(c, now) && pp_conn_quiet(c)) {
-            s->stats.evicted_total++;
-            pp_conn_close(c);
-            return true;
-        }
-        if (++looked == RECLAIM_LOOK)
-            break;
-    }
-    return false;
 }

@@ -96,9 +96,17 @@ struct pp_conn {
     char *in;
     size_t in_n, in_cap;
     struct pp_http_scan scan;
-    /* The unsent bytes of the answer at the last check. If the client has not read enough of them
-     * by the next check, the server closes the connection. */
-    size_t unsent;
+    /* The answer in WRITE (http_answer.c). */
+    struct pp_http_source *source; /* gives the rest of the answer's body; NULL: none */
+    uint64_t source_left;          /* number of bytes that the source still has to give */
+    struct pp_account *account;    /* has taken `charged` bytes for the answer */
+    uint64_t charged;
+    bool flying; /* libuv has bytes of the answer that the kernel has not accepted */
+    /* How fast the client reads (http_pace.c). `given`: all bytes of answers that the kernel or
+     * libuv has. The others: at which time WRITE began, how many bytes the client had read then,
+     * and how many at the last check. */
+    uint64_t given, read_before, read_checked;
+    int64_t write_since;
     /* While a body arrives: when the current time window began, in ms of the loop's clock, and how
      * many bytes came in the window. */
     int64_t pace_since;
@@ -176,16 +184,27 @@ void pp_conn_leave_peer(struct pp_conn *c);
 
 /* --- http_evict.c --- */
 int pp_conn_fd(const struct pp_conn *c);
+/* Returns the window of time, in ms, in which the server judges how active a connection is. */
+int64_t pp_http_window(const struct pp_http *s);
 /* Returns whether the kernel holds no bytes from the client that the server has not read. */
 bool pp_conn_quiet(const struct pp_conn *c);
 /* Closes a connection if that is needed for one more of `peer`, which counts it already. Returns
  * false if too many connections are open and none can be closed. */
 bool pp_http_make_room(struct pp_http *s, struct pp_http_peer *peer);
+
+/* --- http_pace.c --- */
 /* Notes that `n` bytes of the content of the connection's body have arrived. */
 void pp_conn_pace(struct pp_conn *c, size_t n);
 /* Frees memory: closes a connection whose body holds memory and arrives too slowly. Returns false
  * if there is none. */
 bool pp_http_reclaim(void *server);
+/* Notes that the client begins to read an answer that the kernel has not accepted as a whole. */
+void pp_conn_write_begins(struct pp_conn *c);
+/* Returns whether the client has read its answer fast enough since the last check. */
+bool pp_conn_reads(struct pp_conn *c);
+/* Frees memory: closes the slowest of the connections that read slowly and whose answer is charged
+ * to `full` or to a child of it. Returns false if there is none. */
+bool pp_http_reclaim_answers(struct pp_http *s, const struct pp_account *full);
 
 /* --- http_request.c --- */
 /* Consumes bytes of p[0..n) as far as the state allows, and returns their number. May change the
@@ -205,8 +224,16 @@ struct pp_http_exchange *pp_exchange_of(struct pp_http_request *req);
 
 /* --- http_answer.c --- */
 /* Sends the answer. Afterwards, now or later, calls pp_conn_answered() or closes the connection.
- * `head_only` leaves the body out, for HEAD. Calls res->release once, now or later. */
-void pp_conn_answer(struct pp_conn *c, const struct pp_http_response *res, bool head_only);
+ * `head_only` leaves the body out, for HEAD. Calls res->release or res->source->gone once, now or
+ * later. `account` is charged for the answer while it waits for the client; an answer for which it
+ * has no memory is replaced by a refusal. */
+void pp_conn_answer(struct pp_conn *c, const struct pp_http_response *res, bool head_only,
+                    struct pp_account *account);
+/* Gives back what the connection's answer is charged. Returns the source of the answer, or NULL. */
+struct pp_http_source *pp_conn_answer_ends(struct pp_conn *c);
+/* The port's feed(). */
+void pp_answer_feed(struct pp_http_server *port, struct pp_http_source *src, void *bytes, size_t n,
+                    enum pp_err err);
 /* Sends "100 Continue". */
 void pp_conn_continue(struct pp_conn *c);
 enum pp_answer_kind {

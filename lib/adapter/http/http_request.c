@@ -100,7 +100,7 @@ void pp_conn_refuse(struct pp_conn *c, const struct pp_http_refusal *why)
         pp_exchange_drop(c->exchange);
     c->exchange = NULL;
     c->keep = false;
-    pp_conn_answer(c, &res, head_only);
+    pp_conn_answer(c, &res, head_only, NULL);
 }
 
 /* --- requests --- */

@@ -46,8 +46,8 @@ int64_t pp_http_timeout(const struct pp_http *s, enum pp_conn_state state)
     case PP_CONN_HEAD:
     case PP_CONN_LINGER: return s->options.header_timeout_ms;
     case PP_CONN_BODY: return s->options.body_timeout_ms;
-    case PP_CONN_IDLE:
-    case PP_CONN_WRITE: return s->options.idle_timeout_ms;
+    case PP_CONN_IDLE: return s->options.idle_timeout_ms;
+    case PP_CONN_WRITE: return s->options.write_timeout_ms;
     case PP_CONN_STREAM_END: return s->options.close_ms;
     default: return 0;
     }
@@ -160,7 +160,9 @@ static void reply(struct pp_http_server *port, struct pp_http_request *req,
         bool unread = x->phase == PP_EXCHANGE_HEAD && req->has_body;
         c->keep = x->head.keep_alive && !unread && !res->close && !s->draining;
         c->exchange = NULL;
-        pp_conn_answer(c, res, req->method == PP_HEAD);
+        pp_conn_answer(c, res, req->method == PP_HEAD, req->answer_account);
+    } else if (res->source) {
+        res->source->gone(res->source);
     } else if (res->release) {
         res->release(res->release_data);
     }
@@ -226,6 +228,7 @@ static void close_server(struct pp_http_server *port)
 
 static const struct pp_http_server_ops ops = {
     .reply = reply,
+    .feed = pp_answer_feed,
     .open_stream = pp_stream_open,
     .send = pp_stream_send,
     .pending = pp_stream_pending,
@@ -248,6 +251,7 @@ static void set_defaults(struct pp_http_options *o)
     DEFAULT(header_timeout_ms, 10000);
     DEFAULT(body_timeout_ms, 30000);
     DEFAULT(idle_timeout_ms, 60000);
+    DEFAULT(write_timeout_ms, 30000);
     DEFAULT(max_body, 32u << 20);
     DEFAULT(max_header_bytes, 16u << 10);
     DEFAULT(max_streams, 50000);

@@ -47,9 +47,10 @@ struct pp_http_options {
     uint32_t max_per_address;  /* most connections of one address; default 256; an IPv6 /64 is one address */
     int64_t header_timeout_ms; /* ms from a head's first byte to its end; default 10,000 */
     int64_t body_timeout_ms;   /* ms from the end of the head to the end of the body; default 30,000 */
-    /* Longest time between two requests, and without progress while the client does not read its
-     * answer, in ms. Default: 60,000. */
-    int64_t idle_timeout_ms;
+    int64_t idle_timeout_ms;   /* longest time between two requests, in ms; default 60,000 */
+    /* The server closes a connection whose client reads less than 4 KiB a second of its answer on
+     * average of this many ms. Default: 30,000. */
+    int64_t write_timeout_ms;
     /* Most bytes of one body, before and after gzip; the server refuses a larger one with 413.
      * Default: 32 MiB. */
     size_t max_body;
