@@ -65,7 +65,8 @@ static struct iovec abc = {(void *)"abc", 3};
 
 static void photos_are_readable_whatever_the_umask(void **state)
 {
-    static const char *const names[] = {"photos", "photos/sha256/ba/78", "photos/" ABC_PATH};
+    static const char object[] = "photos/" ABC_PATH;
+    static const char *const names[] = {"photos", "photos/sha256/ba/78", object};
     static const mode_t modes[] = {0755, 0755, 0644};
     char root[600], path[900];
     struct pp_blob_store *b;

@@ -45,7 +45,8 @@ def settings(case):
     same({name: n for name, n, _, _ in services}, {"api": 1, "ingest": 1, "worker": 3, "cron": 1}, "services")
     names = subprocess.run([PHOTOPOOL, "config", "--markdown"], stdout=subprocess.PIPE, check=True).stdout.decode()
     for name, _, command, env in services:
-        values = {**env, "PHOTOPOOL_AUTH_KEYS": KEYS}
+        values = {k: re.sub(r"\$\{[^}]*\}", "0123abcd", v) for k, v in env.items()}
+        values["PHOTOPOOL_AUTH_KEYS"] = KEYS
         for variable in env:
             check(f"`{variable}`" in names, f"{name}: there is no {variable}")
         run = subprocess.run([PHOTOPOOL, "config", "--check"], env={**os.environ, **values}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
