@@ -295,8 +295,12 @@ static void it_says_that_it_works(void **state)
 {
     struct kit *k = *state;
 
+    char reason[100] = "?";
+
     assert_int_equal(k->b->ops->check(k->b), PP_OK);
     assert_int_equal(subject->leftovers(k->place), 0);
+    k->b->ops->reason(k->b, reason, sizeof(reason));
+    assert_string_equal(reason, "");
 }
 
 /* --- threads that use one store at the same time --- */

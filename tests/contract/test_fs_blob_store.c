@@ -220,6 +220,34 @@ static void a_store_that_vanishes_is_reported(void **state)
     b->ops->close(b);
 }
 
+/* The folder of objects is a file: temporary files can be written, but objects cannot. The probe
+ * must notice, and the store must name the reason. */
+static void a_probe_does_what_a_photo_does(void **state)
+{
+    const char *root = pp_test_tmpdir();
+    struct pp_blob_store *b;
+    char path[600], away[600], reason[100];
+
+    (void)state;
+    assert_int_equal(open_plain(root, &b), PP_OK);
+    (void)snprintf(path, sizeof(path), "%s/sha256", root);
+    (void)snprintf(away, sizeof(away), "%s/away", root);
+    assert_int_equal(rename(path, away), 0);
+    int fd = open(path, O_WRONLY | O_CREAT, 0644);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_int_equal(b->ops->check(b), PP_EIO);
+    assert_int_equal(b->ops->put(b, abc_sha256, "jpg", &abc, 1, NULL), PP_EIO);
+    b->ops->reason(b, reason, sizeof(reason));
+    assert_string_equal(reason, "Not a directory");
+    assert_int_equal(temps(root), 0);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rename(away, path), 0);
+    assert_int_equal(b->ops->check(b), PP_OK);
+    assert_int_equal(temps(root), 0);
+    b->ops->close(b);
+}
+
 /* A write fails in the middle because of a limit on file sizes. The store must leave no file
  * behind. */
 static void failed_writes_leave_nothing(void **state)
@@ -381,6 +409,7 @@ int main(void)
         cmocka_unit_test(leftovers_of_killed_processes_go),
         cmocka_unit_test(an_impossible_root_is_reported),
         cmocka_unit_test(a_store_that_vanishes_is_reported),
+        cmocka_unit_test(a_probe_does_what_a_photo_does),
         cmocka_unit_test(failed_writes_leave_nothing),
         cmocka_unit_test(photos_are_readable_whatever_the_umask),
         cmocka_unit_test(links_are_not_read),

@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,12 +13,14 @@
 
 #include <openssl/evp.h>
 
+#include "pipeline/common/gate.h"
 #include "pipeline/fetch/keep.h"
+#include "test_clock.h"
 #include "test_loop.h"
 
 /* --- a blob store in memory --- */
 
-enum blob_op { OP_PUT, OP_OPEN, OP_WRITE, OP_COMMIT, OP_COUNT };
+enum blob_op { OP_PUT, OP_OPEN, OP_WRITE, OP_COMMIT, OP_CHECK, OP_COUNT };
 
 struct store {
     struct pp_blob_store base;
@@ -30,6 +33,7 @@ struct store {
     enum pp_err fail;
     enum blob_op fail_op;
     int fail_at;
+    bool probe_fails;
     int calls[OP_COUNT], aborts;
     int parts;  /* number of parts that are open now */
     char *last; /* the bytes of the object that was stored last */
@@ -150,8 +154,30 @@ static void store_abort(struct pp_blob_part *part)
     pthread_mutex_unlock(&s->lock);
 }
 
-static const struct pp_blob_store_ops store_ops = {
-    .put = store_put, .open = store_open, .write = store_write, .commit = store_commit, .abort = store_abort};
+static enum pp_err store_check(struct pp_blob_store *b)
+{
+    struct store *s = (struct store *)b;
+
+    pthread_mutex_lock(&s->lock);
+    s->calls[OP_CHECK]++;
+    bool fails = s->probe_fails;
+    pthread_mutex_unlock(&s->lock);
+    return fails ? PP_EIO : PP_OK;
+}
+
+static void store_reason(struct pp_blob_store *b, char *text, size_t n)
+{
+    (void)b;
+    (void)snprintf(text, n, "Disk full");
+}
+
+static const struct pp_blob_store_ops store_ops = {.put = store_put,
+                                                   .open = store_open,
+                                                   .write = store_write,
+                                                   .commit = store_commit,
+                                                   .abort = store_abort,
+                                                   .check = store_check,
+                                                   .reason = store_reason};
 
 static void hold(struct store *s, bool held)
 {
@@ -174,9 +200,11 @@ static bool somebody_waits(void *s)
     return look(s, &((struct store *)s)->waiting) > 0;
 }
 
+/* Lets the nth next call of `op` and all later ones fail, and the probes. PP_OK: all is well. */
 static void fail_at(struct store *s, enum blob_op op, int nth, enum pp_err err)
 {
     pthread_mutex_lock(&s->lock);
+    s->probe_fails = err != PP_OK;
     s->fail_op = op;
     s->fail_at = nth;
     s->fail = err;
@@ -190,6 +218,8 @@ struct kit {
     struct store store;
     struct pp_lane *lane;
     struct pp_keep *keep;
+    struct pp_gate *gate; /* NULL unless gated_open() has opened the kit */
+    int opens;            /* how often the gate has opened */
 };
 
 /* One body, and what its callbacks have reported. */
@@ -202,7 +232,17 @@ struct one {
     uint8_t sha256[32];
 };
 
-static void kit_open(struct kit *k, unsigned threads, uint64_t buffer_bytes)
+static void on_gate_open(void *data)
+{
+    ((struct kit *)data)->opens++;
+}
+
+static void on_gate_retry(void *data)
+{
+    pp_keep_retry(((struct kit *)data)->keep);
+}
+
+static void kit_open_with(struct kit *k, unsigned threads, uint64_t buffer_bytes, bool gated)
 {
     memset(k, 0, sizeof(*k));
     k->store.base.ops = &store_ops;
@@ -211,8 +251,20 @@ static void kit_open(struct kit *k, unsigned threads, uint64_t buffer_bytes)
     k->loop = pp_loop_open();
     k->lane = pp_keep_lane_open(threads, &k->store.base);
     assert_non_null(k->lane);
-    k->keep = pp_keep_open(k->loop, k->lane, &k->store.base, NULL, buffer_bytes);
+    if (gated)
+        k->gate = pp_gate_open(&(struct pp_gate_options){.loop = k->loop,
+                                                         .blobs = &k->store.base,
+                                                         .data = k,
+                                                         .on_open = on_gate_open,
+                                                         .on_retry = on_gate_retry});
+    assert_true(!gated || k->gate);
+    k->keep = pp_keep_open(k->loop, k->lane, &k->store.base, k->gate, buffer_bytes);
     assert_non_null(k->keep);
+}
+
+static void kit_open(struct kit *k, unsigned threads, uint64_t buffer_bytes)
+{
+    kit_open_with(k, threads, buffer_bytes, false);
 }
 
 static bool idle(void *k)
@@ -220,12 +272,22 @@ static bool idle(void *k)
     return pp_keep_idle(((struct kit *)k)->keep);
 }
 
+static bool no_probe(void *k)
+{
+    return !pp_gate_busy(((struct kit *)k)->gate);
+}
+
 static void kit_close(struct kit *k)
 {
     hold(&k->store, false);
     pp_test_until(k->loop, idle, k, 10000);
+    if (k->gate) {
+        pp_gate_stop(k->gate);
+        pp_test_until(k->loop, no_probe, k, 10000);
+    }
     assert_int_equal(look(&k->store, &k->store.parts), 0);
     pp_keep_close(k->keep);
+    pp_gate_close(k->gate);
     pp_lane_close(k->lane);
     pp_loop_close(k->loop);
     free(k->store.last);
@@ -622,6 +684,130 @@ static void a_closed_lane_leaves_nothing_behind(void **state)
     free(p);
 }
 
+/* --- bodies that wait while the blob store fails --- */
+
+static bool is_closed(void *k)
+{
+    return pp_gate_closed(((struct kit *)k)->gate);
+}
+
+static bool is_open(void *k)
+{
+    return !is_closed(k);
+}
+
+static bool two_probes_failed(void *data)
+{
+    struct kit *k = data;
+    pp_test_clock_pass(k->loop, 50);
+    return look(&k->store, &k->store.calls[OP_CHECK]) >= 2;
+}
+
+static bool kept_in_time(void *data)
+{
+    struct one *o = data;
+    pp_test_clock_pass(o->k->loop, 50);
+    return o->kepts > 0;
+}
+
+/* Appends and finishes a body, and does not wait for the end. */
+static void begin(struct one *o, struct kit *k, const char *p, size_t n)
+{
+    one_open(o, k);
+    assert_true(append_all(o, p, n, C));
+    assert_int_equal(pp_body_finish(o->body, "jpg"), PP_OK);
+}
+
+static void photos_wait_in_memory_while_the_store_fails(void **state)
+{
+    struct kit k;
+    struct one o[2];
+    char *p = pattern(3 * C), reason[200];
+
+    (void)state;
+    kit_open_with(&k, 1, 1 << 30, true);
+    fail_at(&k.store, OP_PUT, 1, PP_ENOSPC);
+    begin(&o[0], &k, p, 3 * C);
+    pp_test_until(k.loop, is_closed, &k, 10000);
+    assert_true(pp_gate_reason(k.gate, reason, sizeof(reason)));
+    assert_string_equal(reason, "the blob store: disk full");
+    /* the store is known to fail, so the second photo does not even try */
+    begin(&o[1], &k, p, C);
+    pp_test_until(k.loop, two_probes_failed, &k, 10000);
+    assert_int_equal(look(&k.store, &k.store.calls[OP_PUT]), 1);
+    assert_int_equal(o[0].kepts + o[1].kepts + k.opens, 0);
+    fail_at(&k.store, OP_PUT, 1, PP_OK);
+    for (int i = 0; i < 2; i++)
+        pp_test_until(k.loop, kept_in_time, &o[i], 10000);
+    check_stored(&o[1], p, C);
+    assert_int_equal(o[0].err, PP_OK);
+    pp_test_until(k.loop, is_open, &k, 10000);
+    assert_int_equal(k.opens, 1);
+    kit_close(&k);
+    free(p);
+}
+
+static void an_object_that_the_store_refuses_alone_does_not_stop_the_others(void **state)
+{
+    struct kit k;
+    struct one o;
+    char *p = pattern(C);
+
+    (void)state;
+    kit_open_with(&k, 1, 1 << 30, true);
+    fail_at(&k.store, OP_PUT, 1, PP_EIO);
+    pthread_mutex_lock(&k.store.lock);
+    k.store.probe_fails = false; /* the probes work */
+    pthread_mutex_unlock(&k.store.lock);
+    begin(&o, &k, p, C);
+    pp_test_until(k.loop, kept_in_time, &o, 10000);
+    assert_int_equal(o.err, PP_EIO);
+    assert_int_equal(look(&k.store, &k.store.calls[OP_PUT]), 4);
+    while (is_closed(&k)) {
+        pp_test_clock_pass(k.loop, 100);
+        (void)pp_loop_turn(k.loop, true);
+    }
+    kit_close(&k);
+    free(p);
+}
+
+static void a_large_photo_is_given_up(void **state)
+{
+    struct kit k;
+    struct one o;
+    char *p = pattern(20 * C);
+
+    (void)state;
+    kit_open_with(&k, 1, 1 << 30, true);
+    fail_at(&k.store, OP_WRITE, 1, PP_ENOSPC);
+    one_open(&o, &k);
+    while (append_all(&o, p, 20 * C, C))
+        ;
+    assert_true(pp_body_refused(o.body));
+    pp_body_abort(o.body);
+    pp_test_until(k.loop, is_closed, &k, 10000);
+    kit_close(&k);
+    free(p);
+}
+
+static void photos_that_wait_end_with_the_process(void **state)
+{
+    struct kit k;
+    struct one o;
+    char *p = pattern(C);
+
+    (void)state;
+    kit_open_with(&k, 1, 1 << 30, true);
+    fail_at(&k.store, OP_PUT, 1, PP_ENOSPC);
+    begin(&o, &k, p, C);
+    pp_test_until(k.loop, is_closed, &k, 10000);
+    pp_keep_give_up(k.keep);
+    assert_int_equal(o.kepts, 1);
+    assert_int_equal(o.err, PP_ECANCELED);
+    kit_close(&k);
+    free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -634,6 +820,10 @@ int main(void)
         cmocka_unit_test(a_body_that_is_being_stored_may_be_dropped),
         cmocka_unit_test(full_disks_are_reported),
         cmocka_unit_test(a_paused_body_learns_that_the_disk_failed),
+        cmocka_unit_test(photos_wait_in_memory_while_the_store_fails),
+        cmocka_unit_test(an_object_that_the_store_refuses_alone_does_not_stop_the_others),
+        cmocka_unit_test(a_large_photo_is_given_up),
+        cmocka_unit_test(photos_that_wait_end_with_the_process),
         cmocka_unit_test(a_closed_lane_leaves_nothing_behind),
     };
 

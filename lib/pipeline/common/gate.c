@@ -52,6 +52,7 @@ struct pp_gate {
     atomic_bool posted, blobs_failing;
     atomic_uint_fast64_t kept;
     atomic_int waits;
+    atomic_uint blobs_round;
     pthread_mutex_t lock;
     struct {
         bool is;
@@ -114,6 +115,11 @@ void pp_gate_waits(struct pp_gate *gate, int by)
     pp_assert(was + by >= 0, "fewer bodies wait for the blob store than none");
     if (was + by == 0)
         post(gate);
+}
+
+unsigned pp_gate_blobs_round(const struct pp_gate *gate)
+{
+    return atomic_load(&gate->blobs_round);
 }
 
 bool pp_gate_blobs_failing(const struct pp_gate *gate)
@@ -270,6 +276,7 @@ static void on_probed(struct pp_job *job)
     probe->in_flight = false;
     if (probe->ok && probe->kind == PP_GATE_BLOBS) {
         /* Bodies may begin to wait until this store. on_retry() comes after it, so it finds all. */
+        atomic_fetch_add(&gate->blobs_round, 1);
         atomic_store(&gate->blobs_failing, false);
         gate->o.on_retry(gate->o.data);
     }

@@ -71,6 +71,9 @@ void pp_gate_fault(struct pp_gate *gate, enum pp_gate_kind kind, const char *tex
 void pp_gate_kept(struct pp_gate *gate);
 /* Changes the number of bodies that wait for the blob store, by 1 or -1. */
 void pp_gate_waits(struct pp_gate *gate, int by);
+/* Returns how often a probe has found the blob store well again. A write that began before the
+ * last time, and fails later, says nothing about the store now: repeat it. */
+unsigned pp_gate_blobs_round(const struct pp_gate *gate);
 /* Returns true if the blob store is known to fail now, so that writing to it is pointless. */
 bool pp_gate_blobs_failing(const struct pp_gate *gate);
 

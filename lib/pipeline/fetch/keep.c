@@ -132,6 +132,7 @@ struct pp_body {
     bool spilled;       /* A part was written, so the body can't be stored again from memory. */
     bool waits;         /* The gate counts the body: it waits for the store, or is tried again. */
     uint8_t retries;
+    unsigned round; /* pp_gate_blobs_round() when the job was sent */
     struct pp_node wait_node;
     struct chunks in, out;
     enum pp_err err;
@@ -392,6 +393,7 @@ static enum pp_err send_job(struct pp_body *body, enum body_job kind)
         return err;
     }
     body->busy = kind;
+    body->round = body->keep->gate ? pp_gate_blobs_round(body->keep->gate) : 0;
     body->spilled |= kind == JOB_SPILL;
     body->keep->jobs++;
     return PP_OK;
@@ -454,6 +456,22 @@ static struct pp_body *pop_waiting(struct pp_keep *keep)
     return node ? pp_container_of(node, struct pp_body, wait_node) : NULL;
 }
 
+/* Tries again: at once if the store has recovered meanwhile, else when it is well. */
+static void store_later(struct pp_body *body)
+{
+    body->in = body->out;
+    body->out = (struct chunks){0};
+    if (body->round != pp_gate_blobs_round(body->keep->gate)) {
+        body->retries++;
+        enum pp_err err = send_job(body, JOB_FINISH);
+        if (err != PP_OK)
+            report_kept(body, err);
+        return;
+    }
+    report_job(body, JOB_FINISH);
+    wait_for_store(body);
+}
+
 void pp_keep_retry(struct pp_keep *keep)
 {
     for (size_t n = keep->waiting.n; n > 0; n--) {
@@ -480,14 +498,12 @@ static void on_job_done(struct pp_job *job)
     body->busy = JOB_NONE;
     body->keep->jobs--;
     body->failed = body->err != PP_OK;
-    if (was != JOB_REMOVE)
-        report_job(body, was);
     if (was == JOB_FINISH && body->failed && may_wait(body)) {
-        body->in = body->out;
-        body->out = (struct chunks){0};
-        wait_for_store(body);
+        store_later(body);
         return;
     }
+    if (was != JOB_REMOVE)
+        report_job(body, was);
     free_chunks(body->keep, &body->out);
     if (body->doomed || was == JOB_REMOVE) {
         dispose(body);
