@@ -38,8 +38,11 @@ void pp_sender_fini(struct pp_sender *s)
 
 /* --- the server's answers --- */
 
-static void report_rejected(struct pp_sender *s, const json_t *list)
+/* Reports the rejected items that the answer shows. Returns how many there are in all. */
+static int64_t report_rejected(struct pp_sender *s, const json_t *doc)
 {
+    const json_t *list = json_object_get(doc, "rejected"), *total = json_object_get(doc, "rejected_total");
+    int64_t shown = (int64_t)json_array_size(list), all = total ? json_integer_value(total) : shown;
     size_t i;
     json_t *verdict;
     json_array_foreach(list, i, verdict)
@@ -48,7 +51,8 @@ static void report_rejected(struct pp_sender *s, const json_t *list)
         bool known = index >= 0 && (size_t)index < s->n;
         s->on_rejected(s->arg, known ? s->line_of[index] : 0, verdict);
     }
-    s->rejected += (int64_t)json_array_size(list);
+    s->rejected += all;
+    return all;
 }
 
 /* Reads an answer with a verdict for each item: 202, or 422 if no item was accepted. Returns false
@@ -57,14 +61,13 @@ static bool take_verdicts(struct pp_sender *s, const struct pp_answer *ans)
 {
     json_t *doc = pp_answer_json(ans, JSON_ALLOW_NUL);
     const char *id = pp_member(doc, "batch_id"), *code = pp_member(doc, "code");
-    const json_t *rejected = json_object_get(doc, "rejected");
     bool accepted = ans->status == 202 && id;
     bool none = ans->status == 422 && code && strcmp(code, "all_rejected") == 0;
     if (accepted || none) {
         int64_t n = json_integer_value(json_object_get(doc, "accepted"));
-        report_rejected(s, rejected);
+        int64_t rejected = report_rejected(s, doc);
         s->accepted += n;
-        s->on_batch(s->arg, accepted ? id : NULL, n, (int64_t)json_array_size(rejected), ans->replayed);
+        s->on_batch(s->arg, accepted ? id : NULL, n, rejected, ans->replayed);
     }
     json_decref(doc);
     return accepted || none;

@@ -157,6 +157,7 @@ struct pp_batch {
     uint64_t items[PP_ITEM_STATUS_COUNT]; /* number of items by status */
     uint64_t photos[PP_OUTCOME_COUNT];    /* number of photos by outcome */
     uint64_t items_total, photos_total;
+    uint64_t items_rejected; /* items of the POST that were rejected; not in items_total */
     /* for each code, how many photos ended with this failure or were skipped for it */
     struct pp_code_count *errors;
     size_t n_errors;

@@ -3,6 +3,7 @@
  * the first request, and so had left the queue. */
 #include "api/batch.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -86,6 +87,7 @@ struct pp_batch pp_batch_of_entry(const struct pp_ingest_entry *entry)
                              .refresh = entry->refresh,
                              .created_at = entry->created_at,
                              .items_total = entry->n_items,
+                             .items_rejected = entry->n_rejected,
                              .photos_total = entry->n_photos};
 }
 
@@ -110,6 +112,37 @@ static void add_location(struct pp_call *call, const char *answer, size_t n)
         pp_call_header(call, "Location: /v1/batches/%.*s", (int)(end - id), id);
 }
 
+/* Appends the members for rejected items to the answer of a POST. An answer that an older version
+ * has kept with its key may have them already. */
+static void add_rejected(struct pp_call *call, const struct pp_batch_parsed *parsed)
+{
+    struct pp_buf *out = &call->out;
+
+    if (out->failed || strstr(out->p, "\"rejected\":"))
+        return;
+    pp_assert(out->n > 0 && out->p[out->n - 1] == '}', "the answer of a POST is no object");
+    out->n--;
+    pp_json_raw(out, "rejected", parsed->rejected.p, parsed->rejected.n);
+    pp_json_uint(out, "rejected_total", parsed->n_rejected);
+    pp_json_end(out, '}');
+}
+
+/* Answers 422 with the rejected items. */
+static void send_all_rejected(struct pp_call *call, const struct pp_batch_parsed *parsed)
+{
+    struct pp_buf members;
+
+    pp_buf_init(&members, parsed->rejected.n + 64);
+    pp_buf_put(&members, parsed->rejected.p, parsed->rejected.n);
+    pp_buf_printf(&members, ",\"rejected_total\":%" PRIu32, parsed->n_rejected);
+    if (members.failed)
+        pp_call_no_memory(call);
+    else
+        pp_call_problem_with(call, parsed->code, parsed->field, parsed->detail, "rejected", members.p,
+                             members.n);
+    pp_buf_fini(&members);
+}
+
 void pp_batch_posted(struct pp_acceptor_post *post)
 {
     struct pp_call *call = post->data;
@@ -117,9 +150,10 @@ void pp_batch_posted(struct pp_acceptor_post *post)
 
     switch (post->verdict) {
     case PP_POST_REFUSED:
-        pp_call_problem_with(call, parsed->code, parsed->field, parsed->detail,
-                             parsed->code == PP_API_ALL_REJECTED ? "rejected" : NULL, parsed->rejected.p,
-                             parsed->rejected.n);
+        if (parsed->code == PP_API_ALL_REJECTED)
+            send_all_rejected(call, parsed);
+        else
+            pp_call_problem_with(call, parsed->code, parsed->field, parsed->detail, NULL, NULL, 0);
         return;
     case PP_POST_FAILED: pp_call_error(call, post->err, "accepting a batch"); return;
     case PP_POST_NOTHING: pp_assert(false, "only a replay may have no items");
@@ -128,5 +162,7 @@ void pp_batch_posted(struct pp_acceptor_post *post)
     }
     add_location(call, post->answer, post->answer_n);
     pp_buf_put(&call->out, post->answer, post->answer_n);
+    if (!post->write_answer)
+        add_rejected(call, parsed);
     pp_call_json(call, 202);
 }

@@ -98,6 +98,7 @@ static void cancel_in_store(struct pp_call *call, const struct pp_ingest_entry *
         s->cancel.created_at = entry->created_at;
         s->cancel.items = entry->n_items;
         s->cancel.photos = entry->n_photos;
+        s->cancel.rejected = entry->n_rejected;
     }
     PP_CALL_ASK(call, call->o->store, cancel, &s->cancel, "cancelling a batch", on_cancelled);
 }

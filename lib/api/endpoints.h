@@ -16,6 +16,7 @@
     X(GET, "/v1/batches/{}", READ, 0, "", get_batch)                                                 \
     X(DELETE, "/v1/batches/{}", SUBMIT, 0, "", delete_batch)                                         \
     X(GET, "/v1/batches/{}/results", READ, 0, PP_PAGE "status code ", list_results)                  \
+    X(GET, "/v1/batches/{}/rejected", READ, 0, PP_PAGE, list_rejected)                               \
     X(POST, "/v1/batches/{}/replay", SUBMIT, PP_JSON | PP_OPTIONAL | PP_KEYED, "", replay_batch)     \
     X(GET, "/v1/items/{}/{}", READ, 0, "", get_item)                                                 \
     X(GET, "/v1/photos/{}", READ, 0, "", get_photo)                                                  \

@@ -3,7 +3,7 @@
 
 void pp_entry_begin(struct pp_buf *b)
 {
-    pp_buf_u8(b, PP_ENTRY_VERSION);
+    pp_buf_u8(b, 1);
 }
 
 void pp_entry_item(struct pp_buf *b, uint32_t index, const char *id, size_t id_n, const char *meta,
@@ -22,6 +22,15 @@ void pp_entry_photo(struct pp_buf *b, const char *url, size_t url_n)
     pp_buf_str(b, url, url_n);
 }
 
+void pp_entry_rejected(struct pp_buf *b, uint32_t part, const char *bytes, size_t n)
+{
+    pp_buf_u32(b, PP_ENTRY_REJECTED);
+    pp_buf_u32(b, part);
+    pp_buf_str(b, bytes, n);
+    if (!b->failed)
+        b->p[0] = PP_ENTRY_VERSION;
+}
+
 size_t pp_entry_item_size(size_t id_n, size_t meta_n, uint32_t n_photos, size_t urls_n)
 {
     /* five numbers: index, the lengths of id and meta, has_meta, n_photos; a length for each URL */
@@ -31,7 +40,8 @@ size_t pp_entry_item_size(size_t id_n, size_t meta_n, uint32_t n_photos, size_t 
 bool pp_entry_open(struct pp_entry_reader *r, const void *p, size_t n)
 {
     *r = (struct pp_entry_reader){.r = {.p = p, .n = n}};
-    if (pp_read_u8(&r->r) != PP_ENTRY_VERSION)
+    r->version = pp_read_u8(&r->r);
+    if (r->version < 1 || r->version > PP_ENTRY_VERSION)
         r->r.failed = true;
     return !r->r.failed;
 }
@@ -46,6 +56,11 @@ bool pp_entry_next(struct pp_entry_reader *r, struct pp_entry_item *item)
     if (r->r.failed || r->r.n == 0)
         return false;
     *item = (struct pp_entry_item){.index = pp_read_u32(&r->r)};
+    if (r->version > 1 && item->index == PP_ENTRY_REJECTED) {
+        item->index = pp_read_u32(&r->r);
+        item->rejected = pp_read_str(&r->r, &item->rejected_n);
+        return !r->r.failed;
+    }
     item->id = pp_read_str(&r->r, &item->id_n);
     if (pp_read_u8(&r->r))
         item->meta = pp_read_str(&r->r, &item->meta_n);

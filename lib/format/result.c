@@ -197,6 +197,7 @@ static void write_items(struct pp_buf *b, const struct pp_batch *batch)
                     PP_UINT("open", open_of(batch->items_total, batch->items, PP_ITEM_STATUS_COUNT)));
     for (int i = PP_ITEM_OPEN + 1; i < PP_ITEM_STATUS_COUNT; i++)
         pp_json_uint(b, pp_item_status_name(i), batch->items[i]);
+    pp_json_uint(b, "rejected", batch->items_rejected);
     pp_json_end(b, '}');
 }
 

@@ -97,6 +97,7 @@ static struct pp_ingest_append entry(const char *client, const char *batch, cons
                                                .refresh = PP_REFRESH_CHANGED,
                                                .created_at = 1000 + atoi(batch + 2),
                                                .n_items = 2,
+                                               .n_rejected = 3,
                                                .n_photos = 10,
                                                .payload = payload,
                                                .payload_n = strlen(payload)},
@@ -152,6 +153,7 @@ static void comes_out_as_it_went_in(void **state)
     assert_true(e->replay && !e->cancelled);
     assert_int_equal(e->created_at, 1001);
     assert_int_equal(e->n_items, 2);
+    assert_int_equal(e->n_rejected, 3);
     assert_int_equal(e->n_photos, UINT64_C(5000000000));
     assert_int_equal(e->payload_n, sizeof bytes);
     assert_memory_equal(e->payload, bytes, sizeof bytes);

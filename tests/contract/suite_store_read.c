@@ -175,6 +175,54 @@ static void batches_listed(void **state)
     assert_int_equal(one.req.err, PP_ENOTFOUND);
 }
 
+static void rejected_in_parts(void **state)
+{
+    struct store_kit *k = *state;
+    const struct pp_rejected_part parts[] = {{0, "a\0b", 3}, {1, "two", 3}, {10, "", 0}};
+    struct pp_store_plan *p = sk_plan_of(k, "c", "b_1", "a: p=stored; b: q=stored");
+    p->batch_rejected = 250;
+    p->rejected = parts;
+    p->n_rejected = 2;
+    p->n = 1;
+    p->last = false;
+    KIT_OK(k, plan, p);
+    KIT_OK(k, plan, p); /* Planned again after a lost answer: each part is there once. */
+    p = sk_plan_of(k, "c", "b_1", "a: p=stored; b: q=stored");
+    p->batch_rejected = 250;
+    p->rejected = &parts[2];
+    p->n_rejected = 1;
+    KIT_OK(k, plan, p);
+    sk_plan(k, "c", "b_10", "x: p=stored"); /* The other id begins with that of the first. */
+
+    assert_int_equal(sk_batch(k, "b_1").items_rejected, 250);
+    assert_int_equal(sk_batch(k, "b_10").items_rejected, 0);
+    struct pp_store_rejected r = {.batch_id = "b_1", .client = "c", .limit = 5};
+    KIT_OK(k, rejected, &r);
+    assert_int_equal(r.n, 3);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(r.parts[i].number, parts[i].number);
+        assert_int_equal(r.parts[i].n, parts[i].n);
+        assert_memory_equal(r.parts[i].bytes, parts[i].bytes, parts[i].n);
+    }
+    r.from = 1;
+    r.limit = 1;
+    KIT_OK(k, rejected, &r);
+    assert_int_equal(r.n, 1);
+    assert_int_equal(r.parts[0].number, 1);
+    r.from = 11;
+    KIT_OK(k, rejected, &r);
+    assert_int_equal(r.n, 0);
+    r = (struct pp_store_rejected){.batch_id = "b_10", .client = "c", .limit = 5};
+    KIT_OK(k, rejected, &r);
+    assert_int_equal(r.n, 0);
+
+    struct pp_store_clean clean = {.finished_before_ms = k->now + 1000000, .limit = 100};
+    KIT_OK(k, clean, &clean);
+    r = (struct pp_store_rejected){.batch_id = "b_1", .client = "c", .limit = 5};
+    KIT_OK(k, rejected, &r);
+    assert_int_equal(r.n, 0);
+}
+
 static void replaying(void **state)
 {
     struct store_kit *k = *state;
@@ -583,6 +631,7 @@ static const struct CMUnitTest tests[] = {
     T(results_page_by_page),
     T(results_filtered),
     T(batches_listed),
+    T(rejected_in_parts),
     T(replaying),
     T(clients_do_not_meet),
     T(queues_and_backlog),

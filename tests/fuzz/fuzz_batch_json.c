@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "core/entry.h"
 #include "pipeline/accept/parse.h"
+#include "pipeline/accept/rejected.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -25,10 +26,14 @@ static void check_entry(const struct pp_batch_parsed *out, const struct pp_batch
     struct pp_entry_reader r;
     struct pp_entry_item item;
     const char *url;
-    size_t n, items = 0, photos = 0;
+    size_t n, items = 0, photos = 0, parts = 0;
 
     must(pp_entry_open(&r, out->entry.p, out->entry.n));
     while (pp_entry_next(&r, &item)) {
+        if (item.rejected) {
+            must(item.index == parts++);
+            continue;
+        }
         items++;
         must(pp_item_id_valid(item.id, item.id_n));
         must(item.meta_n <= PP_META_MAX && item.n_photos <= body->max_photos);
@@ -43,6 +48,7 @@ static void check_entry(const struct pp_batch_parsed *out, const struct pp_batch
         }
     }
     must(!r.r.failed && items == out->n_items && photos == out->n_photos);
+    must(parts == (out->n_rejected + PP_REJECTED_PART - 1) / PP_REJECTED_PART);
 }
 
 static size_t check_rejected(const struct pp_batch_parsed *out)
@@ -53,7 +59,7 @@ static size_t check_rejected(const struct pp_batch_parsed *out)
     for (size_t i = 0; i < n; i++)
         must(json_is_string(json_object_get(json_array_get(list, i), "code")));
     json_decref(list);
-    must(n == out->n_rejected);
+    must(n == (out->n_rejected < PP_REJECTED_SHOWN ? out->n_rejected : PP_REJECTED_SHOWN));
     return n;
 }
 

@@ -33,6 +33,10 @@ static void write_again(const struct input *in)
     pp_entry_begin(&out);
     CHECK(pp_entry_open(&r, in->p, in->n));
     while (pp_entry_next(&r, &item)) {
+        if (item.rejected) {
+            pp_entry_rejected(&out, item.index, item.rejected, item.rejected_n);
+            continue;
+        }
         pp_entry_item(&out, item.index, item.id, item.id_n, item.meta, item.meta_n, item.n_photos);
         while (pp_entry_next_photo(&r, &url, &n))
             pp_entry_photo(&out, url, n);
@@ -57,6 +61,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         size_t n;
         bool open = pp_entry_open(&r, in.p, in.n);
         while (open && pp_entry_next(&r, &item)) {
+            if (item.rejected) {
+                check_inside(&in, item.rejected, item.rejected_n);
+                continue;
+            }
             CHECK(item.id_n > 0 && item.n_photos <= PP_ENTRY_PHOTOS_MAX);
             check_inside(&in, item.id, item.id_n);
             if (item.meta)

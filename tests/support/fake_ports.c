@@ -288,6 +288,16 @@ STORE(store_object, pp_store_object)
     return fake_later(&F->back, &r->req, F->err ? F->err : found ? PP_OK : PP_ENOTFOUND);
 }
 
+STORE(store_rejected, pp_store_rejected)
+{
+    r->parts = pp_arena_array(r->req.arena, 8, sizeof(*r->parts));
+    r->n = 0;
+    for (size_t i = 0; i < F->n_rejected && r->n < r->limit; i++)
+        if (F->rejected[i].number >= r->from)
+            r->parts[r->n++] = F->rejected[i];
+    return fake_later(&F->back, &r->req, F->err);
+}
+
 STORE(store_replay, pp_store_replay)
 {
     F->replay_asked = *r;
@@ -386,6 +396,7 @@ void fake_store_open(struct fake_store *f, struct pp_loop *loop)
                                                  .photo = store_photo,
                                                  .object = store_object,
                                                  .replay = store_replay,
+                                                 .rejected = store_rejected,
                                                  .clients = store_clients,
                                                  .put_client = store_put_client,
                                                  .routes = store_routes,

@@ -52,6 +52,8 @@ struct fake_store {
     size_t n_clients;
     struct pp_route_row routes[FAKE_MAX];
     size_t n_routes;
+    struct pp_rejected_part rejected[8]; /* the parts of verdicts of every batch */
+    size_t n_rejected;
     struct pp_object object; /* the only object of the store, which belongs to object_client */
     const char *object_client;
     struct pp_store_photo photo; /* the answer to each request for a photo */

@@ -14,6 +14,7 @@
 
 #include "core/entry.h"
 #include "pipeline/accept/parse.h"
+#include "pipeline/accept/rejected.h"
 
 static struct pp_batch_parsed out;
 
@@ -319,7 +320,7 @@ static void bombs_are_small(void **state)
         assert_false(out.refused);
         assert_int_equal(out.n_items, 1);
         assert_rejected(0, 0, "null", "too_many_photos", "null");
-        assert_true(out.entry.n < 100);
+        assert_true(out.entry.n < 300);
     }
     memset(text, '[', cap);
     parse_n(text, cap, false);
@@ -327,6 +328,56 @@ static void bombs_are_small(void **state)
     parse_n(text, cap, true);
     assert_int_equal(out.n_rejected, 1);
     free(text);
+}
+
+/* An answer shows the first verdicts; the entry has all, and few bytes for each. */
+static void all_verdicts_are_in_the_entry(void **state)
+{
+    enum { LINES = 5050 };
+    struct pp_batch_body body = {.ndjson = true, .max_items = LINES, .max_photos = 3};
+    struct pp_entry_reader r;
+    struct pp_entry_item item;
+    struct pp_buf text, part;
+    size_t n, seen = 0;
+
+    (void)state;
+    pp_buf_init(&text, 1 << 20);
+    for (int i = 0; i < LINES; i++)
+        pp_buf_puts(&text, i == 2000 ? "{\"id\":\"ok\",\"photos\":[]}\n" : "[\n");
+    body.p = text.p;
+    body.n = text.n;
+    pp_batch_parsed_fini(&out);
+    pp_batch_parse(&body, &out);
+    assert_false(out.refused);
+    assert_int_equal(out.n_items, 1);
+    assert_int_equal(out.n_rejected, LINES - 1);
+    json_t *shown = json_loadb(out.rejected.p, out.rejected.n, JSON_REJECT_DUPLICATES, NULL);
+    assert_int_equal(json_array_size(shown), PP_REJECTED_SHOWN);
+    json_decref(shown);
+    assert_true(out.entry.n < LINES * 20);
+
+    assert_true(pp_entry_open(&r, out.entry.p, out.entry.n));
+    while (pp_entry_next(&r, &item)) {
+        if (!item.rejected)
+            continue;
+        assert_int_equal(item.index, seen / PP_REJECTED_PART);
+        pp_buf_init(&part, 1 << 20);
+        assert_true(pp_rejected_unpack(&part, item.rejected, item.rejected_n));
+        assert_false(pp_rejected_unpack(&part, item.rejected, item.rejected_n - 1));
+        struct pp_reader in = {.p = part.p, .n = part.n};
+        while (in.n > 0 && !in.failed) {
+            const char *p = pp_read_str(&in, &n);
+            json_t *v = json_loadb(p, n, 0, NULL);
+            size_t index = seen < 2000 ? seen : seen + 1;
+            assert_int_equal(json_integer_value(json_object_get(v, "index")), index);
+            json_decref(v);
+            seen++;
+        }
+        pp_buf_fini(&part);
+    }
+    assert_false(r.r.failed);
+    assert_int_equal(seen, LINES - 1);
+    pp_buf_fini(&text);
 }
 
 static void ids_that_are_too_long_are_echoed_in_part(void **state)
@@ -408,6 +459,7 @@ int main(void)
         cmocka_unit_test(long_urls_are_kept_up_to_a_point),
         cmocka_unit_test(lines_are_items),
         cmocka_unit_test(bombs_are_small),
+        cmocka_unit_test(all_verdicts_are_in_the_entry),
         cmocka_unit_test(ids_that_are_too_long_are_echoed_in_part),
         cmocka_unit_test(large_batches_are_quick),
     };

@@ -24,7 +24,7 @@ struct pp_ingest_entry {
     enum pp_refresh refresh;
     bool replay; /* true: photos with a recorded failure are fetched again */
     int64_t created_at;
-    uint32_t n_items;
+    uint32_t n_items, n_rejected; /* numbers of items that were accepted, and rejected */
     uint64_t n_photos;
     const void *payload; /* the items, as core/entry.h encodes them */
     size_t payload_n;

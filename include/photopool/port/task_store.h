@@ -42,7 +42,16 @@ struct pp_backlog_row {
     bool known;
 };
 
-/* Writes items and tasks. A repeated call with the same batch and items changes nothing.
+/* A part of the verdicts on a batch's rejected items, which the store keeps as bytes. Their form is
+ * the business of the stages (pipeline/accept/rejected.h). */
+struct pp_rejected_part {
+    uint32_t number; /* parts of one batch are numbered from 0 */
+    const void *bytes;
+    size_t n;
+};
+
+/* Writes items and tasks, and parts of the verdicts on rejected items. A repeated call with the
+ * same batch and items changes nothing.
  *
  * A new revision gets the item's newest revision number + 1 (1 for a new item). It joins the tasks
  * that it shares with an open older revision; then the older revision becomes `superseded`, and its
@@ -55,7 +64,10 @@ struct pp_store_plan {
     const char *batch_id;
     enum pp_refresh refresh;
     int64_t batch_created_at;
-    uint64_t batch_items, batch_photos; /* numbers of the whole batch, not only of this call */
+    /* numbers of the whole batch, not only of this call */
+    uint64_t batch_items, batch_photos, batch_rejected;
+    const struct pp_rejected_part *rejected; /* n_rejected parts */
+    size_t n_rejected;
     struct pp_plan_item *items;
     size_t n;
     /* true: the call has the batch's last items, so the batch finishes when its last item does */
@@ -197,7 +209,7 @@ struct pp_store_cancel {
     const char *owner;
     enum pp_refresh refresh;
     int64_t created_at;
-    uint64_t items, photos;
+    uint64_t items, photos, rejected;
     int64_t now_ms;
     /* out: how many items and photos the call cancelled */
     uint64_t items_cancelled, photos_cancelled;
@@ -213,6 +225,18 @@ struct pp_store_results { /* reads finished items of a batch in order of seq */
     struct pp_item *items; /* out: the items that were read, in order of seq */
     size_t n;
     bool more;
+};
+
+/* Reads parts of the verdicts on a batch's rejected items, in order of number. A batch that is
+ * unknown has none. */
+struct pp_store_rejected {
+    struct pp_req req;
+    const char *batch_id;
+    const char *client;             /* the batch's client */
+    uint32_t from;                  /* reads from this part on */
+    size_t limit;                   /* reads at most this many parts */
+    struct pp_rejected_part *parts; /* out: the parts that were read */
+    size_t n;
 };
 
 /* --- the outbox: finished items of all clients in order of seq (delivery_store.h) --- */
@@ -365,20 +389,21 @@ struct pp_store_generation { /* records the name of the coordinator's current da
 
 /* The asynchronous requests: X(name, type of the request). The first list only reads. To add a
  * request: add its struct above, a line here, and a function in each adapter. */
-#define PP_STORE_READS(X)        \
-    X(lookup, pp_store_lookup)   \
-    X(backlog, pp_store_backlog) \
-    X(batch, pp_store_batch)     \
-    X(batches, pp_store_batches) \
-    X(results, pp_store_results) \
-    X(item, pp_store_item)       \
-    X(photo, pp_store_photo)     \
-    X(object, pp_store_object)   \
-    X(replay, pp_store_replay)   \
-    X(clients, pp_store_clients) \
-    X(routes, pp_store_routes)   \
-    X(queue, pp_store_queue)     \
-    X(outbox, pp_store_outbox)   \
+#define PP_STORE_READS(X)          \
+    X(lookup, pp_store_lookup)     \
+    X(backlog, pp_store_backlog)   \
+    X(batch, pp_store_batch)       \
+    X(batches, pp_store_batches)   \
+    X(results, pp_store_results)   \
+    X(rejected, pp_store_rejected) \
+    X(item, pp_store_item)         \
+    X(photo, pp_store_photo)       \
+    X(object, pp_store_object)     \
+    X(replay, pp_store_replay)     \
+    X(clients, pp_store_clients)   \
+    X(routes, pp_store_routes)     \
+    X(queue, pp_store_queue)       \
+    X(outbox, pp_store_outbox)     \
     X(outbox_counts, pp_store_outbox_counts)
 #define PP_STORE_WRITES(X)               \
     X(plan, pp_store_plan)               \

@@ -55,6 +55,16 @@ static void forget_items(struct pp_mg_thread *t, const struct old_batch *b, cons
     pp_mg_bulk_run(&bulk);
 }
 
+/* Deletes the batch after the verdicts on its rejected items, so that a crash leaves none. */
+static void forget_batch(struct pp_mg_thread *t, const struct old_batch *b)
+{
+    char from[PP_MG_PART_MAX], end[PP_MG_PART_MAX];
+    pp_mg_part_id(from, b->id, 0);
+    pp_mg_part_id(end, b->id, UINT32_MAX);
+    pp_mg_write(t, MQ_REJECTED_DELETE, "sss", b->client, from, end);
+    pp_mg_write(t, MQ_CLEAN_BATCH, "s", b->id);
+}
+
 void pp_mg_clean(struct pp_mg_thread *t, struct pp_store_clean *r)
 {
     struct old_batch b = {0}; /* the batch that ended first */
@@ -72,7 +82,7 @@ void pp_mg_clean(struct pp_mg_thread *t, struct pp_store_clean *r)
         if (t->err == PP_OK)
             r->items += n;
         if (n < page.limit)
-            pp_mg_write(t, MQ_CLEAN_BATCH, "s", b.id);
+            forget_batch(t, &b);
         pp_arena_fini(&t->tmp);
     }
 }

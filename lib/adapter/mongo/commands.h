@@ -21,15 +21,16 @@
 #include "photopool/port/task_store.h"
 
 /* Names of collections; the enum indexes struct pp_mg_thread.coll. */
-#define PP_MG_COLLECTIONS(X) \
-    X(PHOTOS, "photos")      \
-    X(ITEMS, "items")        \
-    X(BATCHES, "batches")    \
-    X(CLIENTS, "clients")    \
-    X(ROUTES, "routes")      \
-    X(META, "meta")          \
-    X(SINKS, "sinks")        \
-    X(DELIVERIES, "deliveries")
+#define PP_MG_COLLECTIONS(X)    \
+    X(PHOTOS, "photos")         \
+    X(ITEMS, "items")           \
+    X(BATCHES, "batches")       \
+    X(CLIENTS, "clients")       \
+    X(ROUTES, "routes")         \
+    X(META, "meta")             \
+    X(SINKS, "sinks")           \
+    X(DELIVERIES, "deliveries") \
+    X(REJECTED, "rejected")
 enum pp_mg_coll {
 #define X(id, name) PP_MG_##id,
     PP_MG_COLLECTIONS(X)
@@ -103,8 +104,10 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
     "{'$let': {'vars': {'n': {'$size': '$ph'}, 'w': {'$size': {'$filter': {'input': '$ph', 'as': 'p'," \
     " 'cond': {'$in': ['$$p.o.k', [1, 2]]}}}}}, 'in': {'$cond': [{'$eq': ['$$w', '$$n']}, 1,"          \
     " {'$cond': [{'$eq': ['$$w', 0]}, 3, 2]}]}}}"
-#define MG_FIELD_OF_BATCH "'rf': '?refresh:d', 'cr': '?created:i', 'ni': '?items:i', 'np': '?photos:i'"
-#define MG_DELIVERY_ID    "'_id': {'s': '?sink:s', 'q': '?seq:i'}, 's': '?sink:s', 'q': '?seq:i'"
+#define MG_FIELD_OF_BATCH                                                          \
+    "'rf': '?refresh:d', 'cr': '?created:i', 'ni': '?items:i', 'np': '?photos:i'," \
+    " 'nr': '?rejected:i'"
+#define MG_DELIVERY_ID "'_id': {'s': '?sink:s', 'q': '?seq:i'}, 's': '?sink:s', 'q': '?seq:i'"
 #define MG_DELIVERY                                                                                     \
     "{" MG_DELIVERY_ID ", 'i': '?result:s?', 'c': '?client:s?', 'st': '?status:d', 'a': '?attempts:i'," \
     " 'f': '?finished:i', 'u': '?updated:i', 'd': '?due:I', 'h': '?http:d', 'e': '?error:s?'}"
@@ -128,7 +131,10 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
     X(SINKS, 3, "_id_", "{'_id': 1}", NULL)                                                             \
     X(DELIVERIES, 3, "due", "{'s': 1, 'd': 1, 'q': 1}", "{'d': " MG_YES "}")                            \
     X(DELIVERIES, 3, "status", "{'s': 1, 'st': 1, 'q': -1}", NULL)                                      \
-    X(DELIVERIES, 3, "finished", "{'s': 1, 'st': 1, 'f': 1}", NULL)
+    X(DELIVERIES, 3, "finished", "{'s': 1, 'st': 1, 'f': 1}", NULL)                                     \
+    X(REJECTED, 4, "_id_", "{'_id': 1}", NULL)                                                          \
+    X(BATCHES, 4, "open", "{'f': 1, '_id': -1}", NULL)                                                  \
+    X(BATCHES, 4, "cancelled", "{'_id': -1, 'ca': 1}", "{'ca': " MG_YES "}")
 
 /* --- commands --- */
 
@@ -327,6 +333,13 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
       "0}},"                                                                                                 \
       " {'$limit': 1}, {'$project': {'_id': 0, 'b': 1}}]}}")                                                 \
     X(BATCH_ENDED, AGGREGATE, BATCHES, "", "'?stages:A'")                                                    \
+    X(REJECTED_PUT, REPLACE, REJECTED, "_id_", "{'_id': '?part:s', 'c': '?client:s'}",                       \
+      "{'_id': '?part:s', 'c': '?client:s', 'p': '?bytes:B'}")                                               \
+    X(REJECTED_LIST, FIND, REJECTED, "_id_",                                                                 \
+      "{'c': '?client:s', '_id': {'$gte': '?from:s', '$lt': '?end:s'}}", "",                                 \
+      "'sort': {'_id': 1}, 'limit': '?limit:i', " MG_MAJORITY)                                               \
+    X(REJECTED_DELETE, DELETE_MANY, REJECTED, "_id_",                                                        \
+      "{'c': '?client:s', '_id': {'$gte': '?from:s', '$lt': '?end:s'}}")                                     \
     /* retention */                                                                                          \
     X(CLEAN_UNRECORDED, FIND, BATCHES, "", "{'f': null, 'pl': true, 'cr': {'$lt': '?before:i'}}", "",        \
       "'limit': '?limit:i', 'projection': {'c': 1}")                                                         \

@@ -17,9 +17,9 @@ static void begin_batch(struct pp_mg_planning *p)
         p->lowest = index < p->lowest ? index : p->lowest;
         highest = index >= highest ? index + 1 : highest;
     }
-    const bson_t *was =
-        pp_mg_modify(p->t, MQ_BATCH_BEGIN, "ssdiiii", r->batch_id, r->client, (int)r->refresh,
-                     r->batch_created_at, (int64_t)r->batch_items, (int64_t)r->batch_photos, highest);
+    const bson_t *was = pp_mg_modify(p->t, MQ_BATCH_BEGIN, "ssdiiiii", r->batch_id, r->client,
+                                     (int)r->refresh, r->batch_created_at, (int64_t)r->batch_items,
+                                     (int64_t)r->batch_photos, (int64_t)r->batch_rejected, highest);
     p->begun = was && pp_mg_doc_int(was, "pb") > p->lowest;
     p->cancelled = was && pp_mg_doc_int(was, "ca") != 0;
     p->planned = was && pp_mg_doc_int(was, "pl") != 0;
@@ -116,6 +116,21 @@ static void supersede(struct pp_mg_planning *p)
     pp_mg_items_close(p->t, p->r->client, o.ids, o.n, PP_ITEM_SUPERSEDED, p->r->now_ms);
 }
 
+/* --- rejected items --- */
+
+static void write_rejected(struct pp_mg_planning *p)
+{
+    struct pp_mg_bulk bulk;
+    char id[PP_MG_PART_MAX];
+    pp_mg_bulk_init(&bulk, p->t);
+    for (size_t i = 0; i < p->r->n_rejected; i++) {
+        const struct pp_rejected_part *part = &p->r->rejected[i];
+        pp_mg_part_id(id, p->r->batch_id, part->number);
+        pp_mg_bulk_add(&bulk, MQ_REJECTED_PUT, "ssB", id, p->r->client, part->bytes, part->n);
+    }
+    pp_mg_bulk_run(&bulk);
+}
+
 /* --- together --- */
 
 static int by_item_id(const void *a, const void *b)
@@ -187,9 +202,9 @@ static void report(struct pp_mg_planning *p)
 
 void pp_mg_plan(struct pp_mg_thread *t, struct pp_store_plan *r)
 {
-    static void (*const steps[])(struct pp_mg_planning *) = {prepare,          pp_mg_plan_newest, begin_batch,
-                                                             pp_mg_plan_items, pp_mg_plan_ensure, count_skips,
-                                                             supersede,        finish_chunk,      report};
+    static void (*const steps[])(struct pp_mg_planning *) = {
+        prepare,           pp_mg_plan_newest, begin_batch, write_rejected, pp_mg_plan_items,
+        pp_mg_plan_ensure, count_skips,       supersede,   finish_chunk,   report};
     struct pp_mg_planning p = {.t = t, .r = r};
     for (size_t i = 0; i < sizeof steps / sizeof *steps && t->err == PP_OK; i++)
         steps[i](&p);

@@ -4,6 +4,9 @@
  * If a batch has ended, but its end is still not recorded after SETTLED_MS, the process that
  * should have recorded it has died, and the reader records it. The reader waits that long
  * because the call that finishes a batch reports the end, and must do so only once. */
+#include <inttypes.h>
+#include <stdlib.h>
+
 #include "steps.h"
 
 enum { SETTLED_MS = 60000 };
@@ -17,6 +20,7 @@ static const struct pp_mg_field fields[] = {
     FIELD("f", finished_at),
     FIELD("ni", items_total),
     FIELD("np", photos_total),
+    FIELD("nr", items_rejected),
     {NULL},
 };
 
@@ -107,6 +111,39 @@ void pp_mg_batch(struct pp_mg_thread *t, struct pp_store_batch *r)
     if (doc)
         add_batch(t, &one, doc);
     count_running(t, &one);
+}
+
+/* --- its rejected items --- */
+
+void pp_mg_part_id(char out[PP_MG_PART_MAX], const char *batch_id, uint32_t number)
+{
+    snprintf(out, PP_MG_PART_MAX, "%s:%010" PRIu32, batch_id, number);
+}
+
+void pp_mg_rejected(struct pp_mg_thread *t, struct pp_store_rejected *r)
+{
+    char from[PP_MG_PART_MAX], end[PP_MG_PART_MAX];
+    bson_iter_t it;
+    bson_subtype_t subtype;
+    r->n = 0;
+    r->parts = pp_mg_alloc(t, r->req.arena, r->limit, sizeof *r->parts);
+    pp_mg_part_id(from, r->batch_id, r->from);
+    pp_mg_part_id(end, r->batch_id, UINT32_MAX);
+    pp_mg_query(t, MQ_REJECTED_LIST, "sssi", r->client, from, end, (int64_t)r->limit);
+    for (const bson_t *row; r->n < r->limit && (row = pp_mg_next(t));) {
+        const char *id = pp_mg_doc_text(row, "_id"), *colon = id ? strrchr(id, ':') : NULL;
+        const uint8_t *bytes = NULL;
+        uint32_t n = 0;
+        if (bson_iter_init_find(&it, row, "p") && BSON_ITER_HOLDS_BINARY(&it))
+            bson_iter_binary(&it, &subtype, &n, &bytes);
+        pp_mg_require(t, colon && bytes, PP_ECORRUPT);
+        if (t->err != PP_OK)
+            return;
+        struct pp_rejected_part *part = &r->parts[r->n++];
+        *part = (struct pp_rejected_part){.number = (uint32_t)strtoul(colon + 1, NULL, 10), .n = n};
+        part->bytes = pp_arena_copy(r->req.arena, bytes, n);
+        pp_mg_require(t, part->bytes, PP_ENOMEM);
+    }
 }
 
 /* --- whether it has ended --- */

@@ -104,6 +104,10 @@ void pp_mg_unwanted(struct pp_mg_thread *t, const char *client, struct pp_key *k
 /* Reads the batch's client (in t->tmp). Returns whether the batch has ended: then all of its
  * results are visible. PP_ENOTFOUND: there is no such batch. */
 bool pp_mg_batch_end(struct pp_mg_thread *t, const char *batch_id, const char **client);
+/* Writes the _id of a part of the verdicts on rejected items. In the order of these texts, a
+ * batch's parts are in the order of their numbers. */
+enum { PP_MG_PART_MAX = PP_BATCH_ID_MAX + 12 };
+void pp_mg_part_id(char out[PP_MG_PART_MAX], const char *batch_id, uint32_t number);
 /* Returns the highest revision of each item of a list (template.h), in t->tmp; 0: the item has
  * none. NULL: the operation has failed. */
 uint32_t *pp_mg_newest(struct pp_mg_thread *t, const char *client, const void *ids, size_t n, size_t stride);

@@ -63,7 +63,8 @@ static struct pp_sw_batch read_row(struct pp_sq_db *db, sqlite3_stmt *st, struct
                             .items_total = pp_sq_col(st, 8),
                             .photos_total = pp_sq_col(st, 9),
                             .first_item = pp_sq_col(st, 10),
-                            .last_item = pp_sq_col(st, 11)};
+                            .last_item = pp_sq_col(st, 11),
+                            .rejected = pp_sq_col(st, 13)};
     struct pp_reader id = pp_sq_bytes(st, 1), r = pp_sq_bytes(st, 12);
     if (id.n > 0)
         memcpy(b.id, id.p, id.n < sizeof b.id ? id.n : sizeof b.id - 1);
@@ -231,9 +232,9 @@ void pp_sw_batches_flush(struct pp_sw *w)
         write_counts(&w->buf, b);
         if (w->buf.failed)
             pp_sq_fail(&w->db, PP_ENOMEM);
-        pp_sq_run(&w->db, PP_Q_BATCH_SET, "iddddiiiiiib", b->num, (int)b->refresh, b->planned, b->cancelled,
+        pp_sq_run(&w->db, PP_Q_BATCH_SET, "iddddiiiiiibi", b->num, (int)b->refresh, b->planned, b->cancelled,
                   (int)state_of(b), b->created, b->finished, b->items_total, b->photos_total, b->first_item,
-                  b->last_item, w->buf.p, w->buf.n);
+                  b->last_item, w->buf.p, w->buf.n, b->rejected);
         w->dirty = b->next_dirty;
         b->is_dirty = false;
     }
@@ -256,13 +257,14 @@ void pp_sq_batch_read(struct pp_sq_db *db, sqlite3_stmt *st, struct pp_arena *a,
 {
     struct pp_sw_batch b = read_row(db, st, a);
     *out = (struct pp_batch){.id = pp_sq_text(db, a, st, 1),
-                             .client = pp_sq_text(db, a, st, 13),
+                             .client = pp_sq_text(db, a, st, 14),
                              .state = state_of(&b),
                              .refresh = b.refresh,
                              .created_at = b.created,
                              .finished_at = b.finished,
                              .items_total = (uint64_t)b.items_total,
                              .photos_total = (uint64_t)b.photos_total,
+                             .items_rejected = (uint64_t)b.rejected,
                              .errors = b.errors,
                              .n_errors = b.n_errors};
     memcpy(out->items, b.items, sizeof out->items);

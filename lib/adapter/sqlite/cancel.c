@@ -27,6 +27,7 @@ static struct pp_sw_batch *batch_to_cancel(struct pp_sw *w, const struct pp_stor
         b->created = r->created_at;
         b->items_total = (int64_t)r->items;
         b->photos_total = (int64_t)r->photos;
+        b->rejected = (int64_t)r->rejected;
     }
     if (b && r->client && b->client != pp_sq_name_num(&w->names, PP_NAME_CLIENT, r->client))
         return NULL;
@@ -183,6 +184,7 @@ enum pp_err pp_sw_clean(struct pp_sw *w, struct pp_store_clean *r)
             pp_sw_batch_touch(w, b);
             continue;
         }
+        pp_sq_run(&w->db, PP_Q_REJECTED_DELETE, "i", num);
         pp_sq_run(&w->db, PP_Q_BATCH_DELETE, "i", num);
         pp_sw_batch_forget(w, b);
     }

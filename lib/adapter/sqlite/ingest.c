@@ -27,41 +27,46 @@ static const char *const schema[] = {
     " PRIMARY KEY(client, key)) WITHOUT ROWID;"
     "CREATE INDEX keys_created ON keys(created);",
     "ALTER TABLE entries ADD COLUMN key TEXT;",
+    "ALTER TABLE entries ADD COLUMN rejected INTEGER NOT NULL DEFAULT 0;",
 };
 
-#define COLUMNS \
-    "e.num, e.batch, e.client, e.refresh, e.replay, e.created, e.items, e.photos, e.cancelled, e.deliveries"
+#define COLUMNS                                                                                  \
+    "e.num, e.batch, e.client, e.refresh, e.replay, e.created, e.items, e.photos, e.cancelled, " \
+    "e.deliveries,"                                                                              \
+    " e.rejected"
 
-#define QUERIES(X)                                                                                         \
-    X(START, "UPDATE entries SET state=0 WHERE state=1")                                                   \
-    X(GIVE_BACK, "UPDATE entries SET state=0, deliveries=deliveries-1 WHERE state=1")                      \
-    X(TOTALS, "SELECT count(*), total(photos) FROM entries WHERE state<2")                                 \
-    X(OLDEST, "SELECT min(created) FROM entries WHERE state<2")                                            \
-    X(POISONED, "SELECT count(*) FROM entries WHERE state=2")                                              \
-    X(ADD,                                                                                                 \
-      "INSERT INTO entries(batch, client, refresh, replay, created, items, photos, cancelled, key, state," \
-      " deliveries) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0, 0)")                                     \
-    X(ADD_PAYLOAD, "INSERT INTO payloads(num, payload) VALUES(?1, ?2)")                                    \
-    X(TAKE, "SELECT " COLUMNS ", length(p.payload) FROM entries e JOIN payloads p ON p.num=e.num"          \
-            " WHERE e.state=0 ORDER BY e.num LIMIT ?1")                                                    \
-    X(NEXT_CLIENT, "SELECT client FROM entries WHERE state=0 AND client>?1 ORDER BY client LIMIT 1")       \
-    X(TAKE_OF, "SELECT " COLUMNS ", length(p.payload) FROM entries e JOIN payloads p ON p.num=e.num"       \
-               " WHERE e.state=0 AND e.client=?1 ORDER BY e.num LIMIT 1")                                  \
-    X(PAYLOAD, "SELECT payload FROM payloads WHERE num=?1")                                                \
-    X(TAKEN, "UPDATE entries SET state=1, deliveries=deliveries+1, taken_by=?2 WHERE num=?1")              \
-    X(FIND, "SELECT num, state, photos FROM entries WHERE batch=?1")                                       \
-    X(DELETE, "DELETE FROM entries WHERE num=?1")                                                          \
-    X(DELETE_PAYLOAD, "DELETE FROM payloads WHERE num=?1")                                                 \
-    X(POISON, "UPDATE entries SET state=2, reason=?2 WHERE num=?1")                                        \
-    X(CANCEL, "UPDATE entries SET cancelled=1 WHERE num=?1")                                               \
-    X(GET, "SELECT " COLUMNS " FROM entries e WHERE e.batch=?1 AND (?2 IS NULL OR e.client=?2)")           \
-    X(LIST, "SELECT " COLUMNS " FROM entries e WHERE e.batch<?1 AND (?2 IS NULL OR e.client=?2)"           \
-            " ORDER BY e.batch DESC LIMIT ?3")                                                             \
-    X(KEY_GET, "SELECT body_hash, answer FROM keys WHERE client=?1 AND key=?2")                            \
-    X(KEY_ADD, "INSERT INTO keys(client, key, body_hash, answer, created) VALUES(?1, ?2, ?3, ?4, ?5)")     \
-    X(READ, "SELECT " COLUMNS ", p.payload, e.key, k.body_hash, k.answer, k.created FROM entries e"        \
-            " JOIN payloads p ON p.num=e.num LEFT JOIN keys k ON k.client=e.client AND k.key=e.key"        \
-            " WHERE e.batch=?1")                                                                           \
+enum { COLUMN_COUNT = 11 };
+
+#define QUERIES(X)                                                                                        \
+    X(START, "UPDATE entries SET state=0 WHERE state=1")                                                  \
+    X(GIVE_BACK, "UPDATE entries SET state=0, deliveries=deliveries-1 WHERE state=1")                     \
+    X(TOTALS, "SELECT count(*), total(photos) FROM entries WHERE state<2")                                \
+    X(OLDEST, "SELECT min(created) FROM entries WHERE state<2")                                           \
+    X(POISONED, "SELECT count(*) FROM entries WHERE state=2")                                             \
+    X(ADD, "INSERT INTO entries(batch, client, refresh, replay, created, items, photos, cancelled, key, " \
+           "rejected,"                                                                                    \
+           " state, deliveries) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, 0)")                   \
+    X(ADD_PAYLOAD, "INSERT INTO payloads(num, payload) VALUES(?1, ?2)")                                   \
+    X(TAKE, "SELECT " COLUMNS ", length(p.payload) FROM entries e JOIN payloads p ON p.num=e.num"         \
+            " WHERE e.state=0 ORDER BY e.num LIMIT ?1")                                                   \
+    X(NEXT_CLIENT, "SELECT client FROM entries WHERE state=0 AND client>?1 ORDER BY client LIMIT 1")      \
+    X(TAKE_OF, "SELECT " COLUMNS ", length(p.payload) FROM entries e JOIN payloads p ON p.num=e.num"      \
+               " WHERE e.state=0 AND e.client=?1 ORDER BY e.num LIMIT 1")                                 \
+    X(PAYLOAD, "SELECT payload FROM payloads WHERE num=?1")                                               \
+    X(TAKEN, "UPDATE entries SET state=1, deliveries=deliveries+1, taken_by=?2 WHERE num=?1")             \
+    X(FIND, "SELECT num, state, photos FROM entries WHERE batch=?1")                                      \
+    X(DELETE, "DELETE FROM entries WHERE num=?1")                                                         \
+    X(DELETE_PAYLOAD, "DELETE FROM payloads WHERE num=?1")                                                \
+    X(POISON, "UPDATE entries SET state=2, reason=?2 WHERE num=?1")                                       \
+    X(CANCEL, "UPDATE entries SET cancelled=1 WHERE num=?1")                                              \
+    X(GET, "SELECT " COLUMNS " FROM entries e WHERE e.batch=?1 AND (?2 IS NULL OR e.client=?2)")          \
+    X(LIST, "SELECT " COLUMNS " FROM entries e WHERE e.batch<?1 AND (?2 IS NULL OR e.client=?2)"          \
+            " ORDER BY e.batch DESC LIMIT ?3")                                                            \
+    X(KEY_GET, "SELECT body_hash, answer FROM keys WHERE client=?1 AND key=?2")                           \
+    X(KEY_ADD, "INSERT INTO keys(client, key, body_hash, answer, created) VALUES(?1, ?2, ?3, ?4, ?5)")    \
+    X(READ, "SELECT " COLUMNS ", p.payload, e.key, k.body_hash, k.answer, k.created FROM entries e"       \
+            " JOIN payloads p ON p.num=e.num LEFT JOIN keys k ON k.client=e.client AND k.key=e.key"       \
+            " WHERE e.batch=?1")                                                                          \
     X(KEY_CLEAN, "DELETE FROM keys WHERE created<?1")
 
 enum {
@@ -109,7 +114,8 @@ static void read_entry(struct pp_iq *q, struct pp_arena *a, sqlite3_stmt *st, st
                                   .n_items = (uint32_t)pp_sq_col(st, 6),
                                   .n_photos = (uint64_t)pp_sq_col(st, 7),
                                   .cancelled = pp_sq_col(st, 8),
-                                  .deliveries = (uint32_t)pp_sq_col(st, 9)};
+                                  .deliveries = (uint32_t)pp_sq_col(st, 9),
+                                  .n_rejected = (uint32_t)pp_sq_col(st, 10)};
 }
 
 /* --- append --- */
@@ -144,8 +150,8 @@ static enum pp_err op_append(struct pp_iq *q, struct pp_ingest_append *r)
     if (r->key)
         pp_sq_run(&q->db, Q_KEY_ADD, "ttbbi", e->client, r->key, r->body_hash, sizeof r->body_hash,
                   r->answer ? r->answer : "", r->answer_n, r->now_ms);
-    pp_sq_run(&q->db, Q_ADD, "ttddiiidt", e->batch_id, e->client, (int)e->refresh, e->replay, e->created_at,
-              (int64_t)e->n_items, (int64_t)e->n_photos, e->cancelled, r->key);
+    pp_sq_run(&q->db, Q_ADD, "ttddiiidti", e->batch_id, e->client, (int)e->refresh, e->replay, e->created_at,
+              (int64_t)e->n_items, (int64_t)e->n_photos, e->cancelled, r->key, (int64_t)e->n_rejected);
     pp_sq_run(&q->db, Q_ADD_PAYLOAD, "ib", (int64_t)sqlite3_last_insert_rowid(q->db.h),
               e->payload ? e->payload : "", e->payload_n);
     if (q->db.err != PP_OK)
@@ -162,7 +168,7 @@ static enum pp_err op_append(struct pp_iq *q, struct pp_ingest_append *r)
  * if the payload does not fit into max_bytes any more. */
 static bool add(struct pp_iq *q, struct pp_ingest_take *r, sqlite3_stmt *st, int64_t *nums, size_t *bytes)
 {
-    size_t size = (size_t)pp_sq_col(st, 10);
+    size_t size = (size_t)pp_sq_col(st, COLUMN_COUNT);
     if (r->n > 0 && (*bytes >= r->max_bytes || size > r->max_bytes - *bytes))
         return false;
     *bytes += size;
@@ -380,12 +386,12 @@ static enum pp_err op_read(struct pp_iq *q, struct pp_ingest_read *r)
     if (!pp_sq_row(&q->db, st))
         return pp_sq_refuse(&q->db, PP_ENOTFOUND);
     read_entry(q, a, st, &out->entry);
-    out->entry.payload = pp_sq_blob(&q->db, a, st, 10, &out->entry.payload_n);
+    out->entry.payload = pp_sq_blob(&q->db, a, st, COLUMN_COUNT, &out->entry.payload_n);
     /* Otherwise the entry has no key, or op_clean() has deleted the key. */
-    if (pp_sq_exactly(st, 12, out->body_hash, sizeof out->body_hash)) {
-        out->key = pp_sq_text(&q->db, a, st, 11);
-        out->answer = pp_sq_blob(&q->db, a, st, 13, &out->answer_n);
-        out->now_ms = pp_sq_col(st, 14);
+    if (pp_sq_exactly(st, COLUMN_COUNT + 2, out->body_hash, sizeof out->body_hash)) {
+        out->key = pp_sq_text(&q->db, a, st, COLUMN_COUNT + 1);
+        out->answer = pp_sq_blob(&q->db, a, st, COLUMN_COUNT + 3, &out->answer_n);
+        out->now_ms = pp_sq_col(st, COLUMN_COUNT + 4);
     }
     pp_sq_done(st);
     return q->db.err;

@@ -190,6 +190,7 @@ static bool find_batch(struct pp_sw *w, struct planning *p)
     p->batch->created = r->batch_created_at;
     p->batch->items_total = (int64_t)r->batch_items;
     p->batch->photos_total = (int64_t)r->batch_photos;
+    p->batch->rejected = (int64_t)r->batch_rejected;
     pp_sw_batch_touch(w, p->batch);
     return true;
 }
@@ -210,6 +211,9 @@ enum pp_err pp_sw_plan(struct pp_sw *w, struct pp_store_plan *r)
         if (newest)
             pp_sw_item_close(w, newest, PP_ITEM_SUPERSEDED, r->now_ms);
     }
+    for (size_t i = 0; i < r->n_rejected && w->db.err == PP_OK; i++)
+        pp_sq_run(&w->db, PP_Q_REJECTED_ADD, "iib", p.batch->num, (int64_t)r->rejected[i].number,
+                  r->rejected[i].bytes, r->rejected[i].n);
     p.batch->planned |= r->last;
     pp_sw_batch_check(w, p.batch, r->now_ms);
     r->backlog = p.backlog.rows;

@@ -32,10 +32,14 @@ enum pp_err pp_sr_batches(struct pp_sq_db *db, struct pp_store_batches *r)
         return db->err;
     sqlite3_stmt *st;
     int64_t want = (int64_t)r->limit + 1;
-    if (r->client)
-        st = pp_sq_bind(db, PP_Q_BATCH_LIST_CLIENT, "tdii", after, r->state, want, client);
+    if (r->client && r->state >= 0)
+        st = pp_sq_bind(db, PP_Q_BATCH_LIST_BOTH, "tiid", after, want, client, r->state);
+    else if (r->client)
+        st = pp_sq_bind(db, PP_Q_BATCH_LIST_CLIENT, "tii", after, want, client);
+    else if (r->state >= 0)
+        st = pp_sq_bind(db, PP_Q_BATCH_LIST_STATE, "tid", after, want, r->state);
     else
-        st = pp_sq_bind(db, PP_Q_BATCH_LIST, "tdi", after, r->state, want);
+        st = pp_sq_bind(db, PP_Q_BATCH_LIST, "ti", after, want);
     while (pp_sq_page(db, st, r->n, r->limit, &r->more))
         pp_sq_batch_read(db, st, r->req.arena, &r->batches[r->n++]);
     return db->err;
@@ -227,6 +231,21 @@ enum pp_err pp_sr_results(struct pp_sq_db *db, struct pp_store_results *r)
     r->n = page.n;
     r->more = page.more;
     return err;
+}
+
+enum pp_err pp_sr_rejected(struct pp_sq_db *db, struct pp_store_rejected *r)
+{
+    r->n = 0;
+    r->parts = pp_sq_array(db, r->req.arena, r->limit, sizeof *r->parts);
+    int64_t batch = pp_sq_int(db, 0, PP_Q_BATCH_NUM, "t", r->batch_id);
+    sqlite3_stmt *st = pp_sq_bind(db, PP_Q_REJECTED_LIST, "iii", batch, (int64_t)r->from, (int64_t)r->limit);
+    while (r->parts && r->n < r->limit && pp_sq_row(db, st)) {
+        struct pp_rejected_part *part = &r->parts[r->n++];
+        part->number = (uint32_t)pp_sq_col(st, 0);
+        part->bytes = pp_sq_blob(db, r->req.arena, st, 1, &part->n);
+    }
+    pp_sq_done(st);
+    return db->err;
 }
 
 enum pp_err pp_sr_item(struct pp_sq_db *db, struct pp_store_item *r)

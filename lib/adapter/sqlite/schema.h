@@ -16,7 +16,7 @@
 #ifndef PP_ADAPTER_SQLITE_SCHEMA_H
 #define PP_ADAPTER_SQLITE_SCHEMA_H
 
-#define PP_STORE_VERSION 2
+#define PP_STORE_VERSION 3
 extern const char *const pp_store_schema[PP_STORE_VERSION];
 
 #define PP_SQ_TASK_COLUMNS \
@@ -27,7 +27,7 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
     " WHERE t.worker IS NULL AND t.client=?1 AND t.queue=?2 AND t.due<=?3 "
 #define PP_SQ_BATCH_COLUMNS                                                                               \
     "b.num, b.id, b.client, b.refresh, b.planned, b.cancelled, b.created, b.finished, b.items, b.photos," \
-    " b.first_item, b.last_item, b.counts"
+    " b.first_item, b.last_item, b.counts, b.rejected"
 
 #define PP_SQ_BATCH_NAMED PP_SQ_BATCH_COLUMNS ", n.name FROM batches b CROSS JOIN names n ON n.num=b.client"
 
@@ -64,14 +64,19 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
       " items, photos, first_item, last_item) VALUES(?1, ?2, ?3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)")             \
     X(BATCH_SET,                                                                                             \
       "UPDATE batches SET refresh=?2, planned=?3, cancelled=?4, state=?5, created=?6, finished=?7,"          \
-      " items=?8, photos=?9, first_item=?10, last_item=?11, counts=?12 WHERE num=?1")                        \
-    X(BATCH_LIST,                                                                                            \
-      "SELECT " PP_SQ_BATCH_NAMED " WHERE b.id<?1 AND (?2=-1 OR b.state=?2) ORDER BY b.id DESC LIMIT ?3")    \
+      " items=?8, photos=?9, first_item=?10, last_item=?11, counts=?12, rejected=?13 WHERE num=?1")          \
+    X(BATCH_LIST, "SELECT " PP_SQ_BATCH_NAMED " WHERE b.id<?1 ORDER BY b.id DESC LIMIT ?2")                  \
+    X(BATCH_LIST_STATE,                                                                                      \
+      "SELECT " PP_SQ_BATCH_NAMED " WHERE b.id<?1 AND b.state=?3 ORDER BY b.id DESC LIMIT ?2")               \
     X(BATCH_LIST_CLIENT,                                                                                     \
-      "SELECT " PP_SQ_BATCH_NAMED " WHERE b.id<?1 AND (?2=-1 OR b.state=?2) AND b.client=?4"                 \
-      " ORDER BY b.id DESC LIMIT ?3")                                                                        \
+      "SELECT " PP_SQ_BATCH_NAMED " WHERE b.id<?1 AND b.client=?3 ORDER BY b.id DESC LIMIT ?2")              \
+    X(BATCH_LIST_BOTH, "SELECT " PP_SQ_BATCH_NAMED " WHERE b.id<?1 AND b.client=?3 AND b.state=?4"           \
+                       " ORDER BY b.id DESC LIMIT ?2")                                                       \
     X(BATCH_OLD, "SELECT num FROM batches WHERE finished>0 AND finished<?1 ORDER BY finished LIMIT 1")       \
     X(BATCH_DELETE, "DELETE FROM batches WHERE num=?1")                                                      \
+    X(REJECTED_ADD, "INSERT OR REPLACE INTO rejected(batch, part, bytes) VALUES(?1, ?2, ?3)")                \
+    X(REJECTED_LIST, "SELECT part, bytes FROM rejected WHERE batch=?1 AND part>=?2 ORDER BY part LIMIT ?3")  \
+    X(REJECTED_DELETE, "DELETE FROM rejected WHERE batch=?1")                                                \
     /* items and their slots */                                                                              \
     X(ITEM_REVISIONS, "SELECT num, revision, batch FROM items WHERE client=?1 AND item=?2"                   \
                       " ORDER BY revision DESC")                                                             \

@@ -52,6 +52,13 @@ const char *const pp_store_schema[PP_STORE_VERSION] = {
     "ALTER TABLE state ADD COLUMN last INTEGER NOT NULL DEFAULT 0;"
     "UPDATE state SET last=coalesce((SELECT max(seq) FROM items WHERE seq>0), 0);"
     "CREATE TABLE numbers(name TEXT PRIMARY KEY, last INTEGER NOT NULL) WITHOUT ROWID;",
+
+    /* version 3: the verdicts on rejected items; lists of batches by state */
+    "CREATE TABLE rejected(batch INTEGER, part INTEGER, bytes BLOB NOT NULL, PRIMARY KEY(batch, part))"
+    " WITHOUT ROWID;"
+    "ALTER TABLE batches ADD COLUMN rejected INTEGER NOT NULL DEFAULT 0;"
+    "CREATE INDEX batches_state ON batches(state, id);"
+    "CREATE INDEX batches_client_state ON batches(client, state, id);",
 };
 
 static const char *const sql[] = {PP_STORE_QUERIES(PP_SQ_TEXT)};

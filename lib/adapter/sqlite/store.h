@@ -122,7 +122,7 @@ struct pp_sw_batch {
     char id[PP_BATCH_ID_MAX];
     enum pp_refresh refresh;
     bool planned, cancelled, is_dirty;
-    int64_t created, finished, items_total, photos_total, first_item, last_item;
+    int64_t created, finished, items_total, photos_total, rejected, first_item, last_item;
     uint64_t items[PP_ITEM_STATUS_COUNT], photos[PP_OUTCOME_COUNT];
     struct pp_code_count *errors;
     size_t n_errors;

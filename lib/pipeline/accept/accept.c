@@ -15,6 +15,7 @@
 /* The bodies on the lane together have at most this many times the bytes of the largest body
  * allowed. The parsed entries need as much memory again. */
 #define BODIES_MAX 4
+#define ANSWER_MAX (64u << 10) /* an answer that is saved with a key has at most this many bytes */
 
 struct pp_acceptor {
     struct pp_acceptor_options o;
@@ -134,7 +135,6 @@ static void write_answer(const struct pp_acceptor_post *post, struct pp_buf *out
     pp_json_begin(out, NULL, '{');
     PP_JSON_MEMBERS(out, PP_STR("batch_id", post->batch_id), PP_STR("client", b->client),
                     PP_UINT("accepted", b->n_items));
-    pp_json_raw(out, "rejected", b->rejected.p, b->rejected.n);
     pp_json_end(out, '}');
 }
 
@@ -183,7 +183,7 @@ static void append_entry(struct pp_acceptor *acceptor, struct pp_acceptor_post *
 
     pp_assert(!post->parsed.refused, "a batch that is refused is appended");
     pp_batch_id_new(post->batch_id, now);
-    pp_buf_init(&post->answer_buf, post->parsed.rejected.n + 4096);
+    pp_buf_init(&post->answer_buf, ANSWER_MAX);
     (post->write_answer ? post->write_answer : write_answer)(post, &post->answer_buf);
     if (post->answer_buf.failed) {
         fail_post(post, PP_ENOMEM);
@@ -197,6 +197,7 @@ static void append_entry(struct pp_acceptor *acceptor, struct pp_acceptor_post *
                                         .replay = post->replay,
                                         .created_at = now,
                                         .n_items = post->parsed.n_items,
+                                        .n_rejected = post->parsed.n_rejected,
                                         .n_photos = post->parsed.n_photos,
                                         .payload = post->parsed.entry.p,
                                         .payload_n = post->parsed.entry.n};

@@ -52,7 +52,8 @@ struct pp_acceptor_post {
     void (*done)(struct pp_acceptor_post *post);
     void *data;
     /* Writes the answer that is saved with the key. If NULL, the answer is the 202 of API.md
-     * section 1. */
+     * section 1 without the rejected items: a request with the same key has the same body, so its
+     * items are rejected again. */
     void (*write_answer)(const struct pp_acceptor_post *post, struct pp_buf *out);
 
     /* The results of the post, valid in done(): */

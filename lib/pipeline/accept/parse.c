@@ -11,10 +11,7 @@
 #include "core/entry.h"
 #include "format/json_out.h"
 #include "format/json_scan.h"
-
-/* An answer has at most this many bytes of verdicts. A verdict is short, but every item may have
- * one, and each repeats the item's id. */
-#define REJECTED_MAX (64u << 20)
+#include "pipeline/accept/rejected.h"
 
 struct parse {
     const struct pp_batch_body *body;
@@ -22,6 +19,7 @@ struct parse {
     json_t *seen; /* a JSON object whose keys are the ids of the items accepted so far */
     uint32_t index;
     struct pp_buf meta;
+    struct pp_buf verdict, part; /* the verdict being written; the part of verdicts being filled */
 };
 
 /* The reason for which an item is rejected. */
@@ -214,11 +212,30 @@ static void accept_item(struct parse *p, const json_t *id, const json_t *photos,
     out->n_photos += n;
 }
 
+/* Appends the verdicts that wait in p->part to the entry. */
+static void flush_part(struct parse *p)
+{
+    struct pp_buf packed;
+
+    if (p->part.n == 0)
+        return;
+    pp_buf_init(&packed, SIZE_MAX / 2);
+    pp_rejected_pack(&packed, &p->part);
+    if (packed.failed || p->part.failed)
+        p->out->entry.failed = true;
+    else
+        pp_entry_rejected(&p->out->entry, (p->out->n_rejected - 1) / PP_REJECTED_PART, packed.p, packed.n);
+    pp_buf_fini(&packed);
+    pp_buf_reset(&p->part);
+}
+
 static void reject_item(struct parse *p, const json_t *id, const struct verdict *v)
 {
-    struct pp_buf *b = &p->out->rejected;
+    struct pp_batch_parsed *out = p->out;
+    struct pp_buf *b = &p->verdict;
 
     pp_assert(v->code, "an item is rejected without a reason");
+    pp_buf_reset(b);
     pp_json_begin(b, NULL, '{');
     pp_json_uint(b, "index", p->index);
     if (json_is_string(id))
@@ -228,7 +245,15 @@ static void reject_item(struct parse *p, const json_t *id, const struct verdict 
     PP_JSON_MEMBERS(b, PP_STR("code", v->code), PP_STR("field", v->field[0] ? v->field : NULL),
                     PP_STR("detail", v->detail));
     pp_json_end(b, '}');
-    p->out->n_rejected++;
+    if (b->failed) {
+        out->entry.failed = true;
+        return;
+    }
+    if (out->n_rejected < PP_REJECTED_SHOWN)
+        pp_json_raw(&out->rejected, NULL, b->p, b->n);
+    pp_rejected_add(&p->part, b->p, b->n);
+    if (++out->n_rejected % PP_REJECTED_PART == 0)
+        flush_part(p);
 }
 
 static void judge_item(struct parse *p, const json_t *item)
@@ -443,9 +468,13 @@ void pp_batch_parse(const struct pp_batch_body *body, struct pp_batch_parsed *ou
 
     *out = (struct pp_batch_parsed){.refused = false};
     /* An entry has at most twice the bytes of its JSON values. `meta` may become longer too,
-     * because a real number may be written with up to 24 bytes. */
-    pp_buf_init(&out->entry, 4 * body->n + 4096);
-    pp_buf_init(&out->rejected, REJECTED_MAX);
+     * because a real number may be written with up to 24 bytes. An item of two bytes may have a
+     * verdict. */
+    size_t verdicts = body->n / 2 < body->max_items ? body->n / 2 : body->max_items;
+    pp_buf_init(&out->entry, 4 * body->n + 4096 + verdicts * PP_VERDICT_MAX);
+    pp_buf_init(&out->rejected, PP_REJECTED_SHOWN * (PP_VERDICT_MAX + 1) + 2);
+    pp_buf_init(&p.verdict, PP_VERDICT_MAX);
+    pp_buf_init(&p.part, PP_REJECTED_PART * (PP_VERDICT_MAX + 4));
     pp_buf_init(&p.meta, PP_META_MAX);
     pp_entry_begin(&out->entry);
     pp_json_begin(&out->rejected, NULL, '[');
@@ -456,10 +485,13 @@ void pp_batch_parse(const struct pp_batch_body *body, struct pp_batch_parsed *ou
     else
         parse_document(&p);
     pp_json_end(&out->rejected, ']');
+    flush_part(&p);
     pp_assert(out->n_items + out->n_rejected <= p.index || out->refused, "an item is counted twice");
     if (out->entry.failed || out->rejected.failed)
         refuse_batch(&p, PP_API_OVERLOADED, "", "not enough memory for this batch");
     pp_buf_fini(&p.meta);
+    pp_buf_fini(&p.verdict);
+    pp_buf_fini(&p.part);
     json_decref(p.seen);
 }
 

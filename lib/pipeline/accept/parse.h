@@ -26,6 +26,8 @@
  * before it is parsed. The fields of an item and a valid meta object have at most 600. */
 #define PP_ITEM_VALUES_SPARE 4096
 
+#define PP_REJECTED_SHOWN 1000 /* an answer shows at most this many verdicts */
+
 struct pp_batch_body {
     const char *p;
     size_t n;
@@ -47,8 +49,10 @@ struct pp_batch_parsed {
     struct pp_buf entry;
     uint32_t n_items; /* number of items in the entry */
     uint64_t n_photos;
-    struct pp_buf rejected; /* the verdicts on the rejected items, as a JSON array */
-    uint32_t n_rejected;
+    /* The verdicts on the first PP_REJECTED_SHOWN rejected items, as a JSON array. The entry has
+     * all of them. */
+    struct pp_buf rejected;
+    uint32_t n_rejected; /* number of all rejected items */
 };
 
 /* Parses the body into `out`, which the caller frees with pp_batch_parsed_fini() in any case. */

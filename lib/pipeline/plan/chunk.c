@@ -1,6 +1,8 @@
 /* chunk.c: reads one chunk of an entry, and decides what each of its photos needs: nothing (the
  * photo is known, is skipped, or has a URL that may not be fetched), or a task in the tier of its
  * route. The rules of the decision are in core/plan.h. */
+#include <string.h>
+
 #include "core/plan.h"
 #include "core/target.h"
 #include "format/ids.h"
@@ -49,9 +51,27 @@ static bool read_item(struct plan_job *job, const struct pp_entry_item *from, st
     return item->id && item->photos && (!from->meta || item->meta) && read_photos(job, item, n_fetchable);
 }
 
+/* Adds the part of verdicts that was read ahead to the chunk. The bytes stay in the entry. */
+static bool add_rejected(struct plan_job *job, size_t *cap)
+{
+    if (job->n_rejected == *cap) {
+        size_t more = *cap ? *cap * 2 : 16;
+        struct pp_rejected_part *parts = pp_arena_array(&job->arena, more, sizeof(*parts));
+        if (!parts)
+            return false;
+        if (job->n_rejected > 0)
+            memcpy(parts, job->rejected, job->n_rejected * sizeof(*parts));
+        job->rejected = parts;
+        *cap = more;
+    }
+    job->rejected[job->n_rejected++] = (struct pp_rejected_part){
+        .number = job->ahead.index, .bytes = job->ahead.rejected, .n = job->ahead.rejected_n};
+    return true;
+}
+
 enum pp_err plan_chunk_read(struct plan_job *job, struct plan_chunk_size *size)
 {
-    size_t photos = 0, max_items = job->planner->o.params->plan_chunk;
+    size_t photos = 0, cap = 0, max_items = job->planner->o.params->plan_chunk;
 
     *size = (struct plan_chunk_size){0};
     job->items = pp_arena_array(&job->arena, max_items, sizeof(*job->items));
@@ -59,12 +79,17 @@ enum pp_err plan_chunk_read(struct plan_job *job, struct plan_chunk_size *size)
         pp_arena_array(&job->arena, CHUNK_PHOTOS + PP_ENTRY_PHOTOS_MAX, sizeof(struct pp_plan_photo *));
     if (!job->items || !job->fetchable)
         return PP_ENOMEM;
-    while (size->items < max_items) {
-        if (!job->has_ahead && !pp_entry_next(&job->reader, &job->ahead))
-            break;
+    job->n_rejected = 0;
+    while (job->has_ahead || pp_entry_next(&job->reader, &job->ahead)) {
         job->has_ahead = true;
+        if (job->ahead.rejected) {
+            if (!add_rejected(job, &cap))
+                return PP_ENOMEM;
+            job->has_ahead = false;
+            continue;
+        }
         photos += job->ahead.n_photos;
-        if (size->items > 0 && photos > CHUNK_PHOTOS)
+        if (size->items == max_items || (size->items > 0 && photos > CHUNK_PHOTOS))
             break;
         if (!read_item(job, &job->ahead, &job->items[size->items], &size->fetchable))
             return job->reader.r.failed ? PP_ECORRUPT : PP_ENOMEM;

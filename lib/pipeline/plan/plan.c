@@ -165,12 +165,6 @@ static void write_chunk(struct plan_job *job, size_t n_items)
     const struct pp_planner_options *o = &job->planner->o;
     const struct pp_ingest_entry *e = job->entry;
 
-    if (!job->has_ahead)
-        job->has_ahead = pp_entry_next(&job->reader, &job->ahead);
-    if (job->reader.r.failed) {
-        poison(job, "the entry is damaged");
-        return;
-    }
     job->step = PLAN_WRITE;
     job->plan = (struct pp_store_plan){.req = {.done = on_planned, .data = job, .arena = &job->arena},
                                        .client = e->client,
@@ -179,6 +173,9 @@ static void write_chunk(struct plan_job *job, size_t n_items)
                                        .batch_created_at = e->created_at,
                                        .batch_items = e->n_items,
                                        .batch_photos = e->n_photos,
+                                       .batch_rejected = e->n_rejected,
+                                       .rejected = job->rejected,
+                                       .n_rejected = job->n_rejected,
                                        .items = job->items,
                                        .n = n_items,
                                        .last = !job->has_ahead,

@@ -43,6 +43,8 @@ struct plan_job {
     struct pp_plan_item *items;
     /* The photos of the chunk that must be looked up, in the order of the look-up's keys. */
     struct pp_plan_photo **fetchable;
+    struct pp_rejected_part *rejected; /* the parts of verdicts that stand within the chunk */
+    size_t n_rejected;
     struct pp_store_lookup lookup;
     struct pp_store_plan plan;
     union {
@@ -74,8 +76,9 @@ struct plan_chunk_size {
 };
 
 /* Reads the next items of the job into job->items, and those of their photos that must be looked up
- * into job->fetchable. Photos whose URL may not be fetched get their outcome here. Returns
- * PP_ECORRUPT if the entry is damaged, PP_ENOMEM when out of memory. */
+ * into job->fetchable, and the parts of verdicts among them into job->rejected. Photos whose URL
+ * may not be fetched get their outcome here. Returns PP_ECORRUPT if the entry is damaged, PP_ENOMEM
+ * when out of memory. */
 pp_must_check enum pp_err plan_chunk_read(struct plan_job *job, struct plan_chunk_size *size);
 /* Decides, for each photo that was looked up, whether it needs a task. */
 void plan_chunk_decide(struct plan_job *job);
