@@ -8,6 +8,7 @@
 static void check(const struct pp_slot *s)
 {
     pp_assert(s->unplaced <= s->in_flight, "more tasks are being claimed than places are taken");
+    pp_assert(s->asked <= s->unplaced, "a claim asks for more tasks than places are taken");
     pp_assert(s->marking <= s->unmarked, "more requests are in marks in flight than are unmarked");
     pp_assert(s->marking == 0 || s->marks_sent, "requests are being marked, but no marks are in flight");
     pp_assert(!s->marks_sent || s->renewals > 0, "marks are in flight without a renewal");
@@ -85,6 +86,7 @@ void pp_slot_granted(struct pp_slot *s, const struct pp_slot_terms *terms, const
     s->taken_until_ms = w->taken > 0 ? w->taken_until_ms + skew : 0;
     s->not_before_ms = w->not_before_ms > 0 ? w->not_before_ms + skew : 0;
     record_nothing(s);
+    s->unanswered = false;
     s->longest_recorded_ms = 0;
     if (s->in_flight == 0)
         s->longest_ms = 0;
@@ -149,6 +151,7 @@ bool pp_slot_admit(struct pp_slot *s, int64_t now_ms, int64_t at_ms, uint32_t n)
         return false;
     s->in_flight += n;
     s->unplaced += n;
+    s->asked += n;
     return true;
 }
 
@@ -160,11 +163,20 @@ bool pp_slot_admit_more(struct pp_slot *s, int64_t now_ms, uint32_t n)
 
 void pp_slot_unused(struct pp_slot *s, uint32_t n)
 {
-    pp_assert(n <= s->unplaced, "more places are given back than were admitted");
+    pp_assert(n <= s->asked, "more places are given back than a claim asked for");
     pp_ratelimit_refund(&s->rate, n);
+    s->asked -= n;
     s->unplaced -= n;
     s->in_flight -= n;
     check(s);
+}
+
+void pp_slot_claimed(struct pp_slot *s, uint32_t n, int64_t timeout_ms)
+{
+    pp_assert(n <= s->asked, "a claim returned more tasks than it asked for");
+    s->asked -= n;
+    if (n > 0 && timeout_ms > s->longest_ms)
+        s->longest_ms = timeout_ms;
 }
 
 void pp_slot_refund(struct pp_slot *s, uint32_t n)
@@ -173,18 +185,11 @@ void pp_slot_refund(struct pp_slot *s, uint32_t n)
     pp_ratelimit_refund(&s->rate, n);
 }
 
-int64_t pp_slot_place(struct pp_slot *s, struct pp_sends *sends, int64_t now_ms, int64_t timeout_ms)
+int64_t pp_slot_place(struct pp_slot *s, struct pp_sends *sends, int64_t now_ms)
 {
-    pp_assert(s->unplaced > 0, "a task was claimed without a place");
+    pp_assert(s->unplaced > s->asked, "a task starts that was not claimed");
     pp_sends_init(sends, 1, pp_baseline_ms(&s->arrival.baseline, now_ms));
-    pp_slot_expect(s, timeout_ms);
     return pp_ratelimit_ready_ms(&s->rate, now_ms, --s->unplaced);
-}
-
-void pp_slot_expect(struct pp_slot *s, int64_t timeout_ms)
-{
-    if (timeout_ms > s->longest_ms)
-        s->longest_ms = timeout_ms;
 }
 
 /* Handles a request that the HTTP library wrote a second time because its kept connection had died.
@@ -237,25 +242,59 @@ bool pp_slot_ended(struct pp_slot *s, struct pp_sends *sends, int64_t now_ms)
 
 /* --- the record: what the coordinator knows about the slot --- */
 
+/* Returns how many transfers are in flight or may start without another claim. */
+static uint32_t claimed(const struct pp_slot *s)
+{
+    return s->in_flight - s->asked;
+}
+
 bool pp_slot_covered(const struct pp_slot *s)
 {
-    uint32_t need = s->unmarked + s->rate.pending;
+    uint32_t need = s->unmarked + s->rate.pending, n = claimed(s);
 
     pp_assert(s->marking <= need, "more requests are in marks in flight than need be recorded");
-    if (s->terms.ahead_ms > 0 && (s->in_flight > s->recorded.in_flight || s->in_flight > s->next.in_flight ||
-                                  s->longest_ms > s->longest_recorded_ms))
+    if (s->terms.ahead_ms > 0 &&
+        (n > s->recorded.in_flight || n > s->next.in_flight || s->longest_ms > s->longest_recorded_ms))
         return false;
     return s->rate.rpm == 0 || (need <= s->recorded.reserved && (s->next.reserved == PP_SLOT_UNBOUND ||
                                                                  need - s->marking <= s->next.reserved));
 }
 
-/* Returns the number of transfers in flight that the next renewal records: a few more than there
- * are, so that not each start needs a renewal first. More than the share may be in flight if the
- * share became smaller. */
+static uint32_t less(uint32_t from, uint32_t n)
+{
+    return from > n ? from - n : 0;
+}
+
+static uint32_t lower(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+uint32_t pp_slot_sure(const struct pp_slot *s)
+{
+    uint32_t sure = PP_SLOT_UNBOUND, need = s->unmarked + s->rate.pending;
+
+    if (s->unanswered && s->terms.ahead_ms > 0)
+        sure = less(lower(s->recorded.in_flight, s->next.in_flight), s->in_flight);
+    if (s->unanswered && s->rate.rpm > 0)
+        sure =
+            lower(sure, lower(less(s->recorded.reserved, need), less(s->next.reserved, need - s->marking)));
+    return sure;
+}
+
+/* Returns how many more transfers than there are a renewal records, so that not each start needs a
+ * renewal first. */
+static uint32_t places_ahead(const struct pp_slot *s)
+{
+    return 1 + s->share_concurrency / 8;
+}
+
+/* Returns the number of transfers in flight that the next renewal records. More than the share may
+ * be in flight if the share became smaller. */
 static uint32_t places_to_record(const struct pp_slot *s)
 {
-    uint32_t n = s->in_flight + 1 + s->share_concurrency / 8;
-    uint32_t most = s->in_flight > s->share_concurrency ? s->in_flight : s->share_concurrency;
+    uint32_t n = claimed(s) + places_ahead(s);
+    uint32_t most = claimed(s) > s->share_concurrency ? claimed(s) : s->share_concurrency;
 
     return n < most ? n : most;
 }
@@ -267,9 +306,10 @@ bool pp_slot_renewal_due(const struct pp_slot *s, int64_t now_ms)
 
     if (s->rate.rpm > 0 && (s->unmarked > 0 || s->rate.pending > 0) && active < every)
         every = active;
-    if (ahead > 0 && s->recorded.in_flight > 2 * places_to_record(s) && every > PP_SLOT_CORRECT_MS)
+    if (ahead > 0 && s->recorded.in_flight > places_to_record(s) + places_ahead(s) &&
+        every > PP_SLOT_CORRECT_MS)
         every = PP_SLOT_CORRECT_MS;
-    return s->held && now_ms - s->marked_ms >= every;
+    return s->held && ((s->unanswered && s->renewals == 0) || now_ms - s->marked_ms >= every);
 }
 
 size_t pp_slot_marks(const struct pp_slot *s, enum pp_slot_renewal_kind kind, int64_t now_ms)
@@ -326,7 +366,7 @@ void pp_slot_renewal(struct pp_slot *s, enum pp_slot_renewal_kind kind, struct p
                                     .rpm = s->rpm,
                                     .concurrency = s->concurrency,
                                     .shares = s->shares};
-    pp_assert(out->in_flight >= s->in_flight, "a renewal records less than is in flight");
+    pp_assert(out->in_flight >= claimed(s), "a renewal records less than is in flight");
     if (marks) {
         out->n_marks = export_marks(s, marks, room, now_ms, now_wall_ms);
         out->marks = marks;
@@ -355,6 +395,7 @@ bool pp_slot_renewed(struct pp_slot *s, const struct pp_slot_renewal *r, bool an
         s->recorded.reserved = r->reserved;
     if (written || r->in_flight < s->recorded.in_flight)
         s->recorded.in_flight = r->in_flight;
+    s->unanswered = !answered;
     if (--s->renewals == 0)
         s->next = (struct pp_slot_bounds){PP_SLOT_UNBOUND, PP_SLOT_UNBOUND};
     if (written) {

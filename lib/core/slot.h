@@ -4,7 +4,7 @@
  *
  *               granted                renewal -> renewed
  *   not held ------------> held ------------------------------> held | lost
- *       ^                    |  admit -> place -> count -> ended          |
+ *       ^                    |  admit -> claimed -> place -> count -> ended
  *       |                    |                     renewal(LAST) -> released
  *       '--------------------'--------------------------------------------'
  *
@@ -17,6 +17,9 @@
  * record covers it (pp_slot_covered), which means:
  *   - requests that are neither in recorded marks nor refunded never exceed `reserved`;
  *   - transfers in flight never exceed `in_flight`, and none lasts longer than was recorded.
+ * The next holder must leave the recorded places free until the recorded time. So the record has
+ * the places of claimed tasks, and not the places for which a claim in flight asks (`asked`): the
+ * claim may find fewer tasks.
  * Until a renewal is answered, nobody knows if it was written, so the record must cover everything
  * in both cases: `next` holds the lowest bounds of all renewals in flight. At most one renewal in
  * flight has marks, and the requests in them stay reserved until the marks are known to be written.
@@ -39,8 +42,8 @@
  * mark, within these bounds, so that the bytes written per second do not grow with the log. */
 #define PP_SLOT_MARKS_EVERY_MS     1000
 #define PP_SLOT_MARKS_EVERY_MIN_MS 250
-/* After a claim returns fewer tasks than requested, the recorded in-flight count is too high. A
- * renewal corrects it within this time. */
+/* After transfers have ended, the recorded in-flight count is too high. A renewal corrects it
+ * within this time. */
 #define PP_SLOT_CORRECT_MS 1000
 
 struct pp_slot_terms {
@@ -75,8 +78,9 @@ struct pp_slot {
     /* requests and transfers of this hold */
     struct pp_ratelimit rate;
     struct pp_arrival arrival;
-    uint32_t in_flight; /* transfers in flight, and places reserved for a claim in flight */
-    uint32_t unplaced;  /* places taken for tasks that are not claimed yet */
+    uint32_t in_flight; /* transfers in flight, and places taken for tasks that have not started */
+    uint32_t unplaced;  /* places taken for tasks that have not started */
+    uint32_t asked;     /* of these, the places for which a claim in flight asks */
     int64_t longest_ms; /* the longest deadline of any transfer of this hold, in ms */
     /* what the coordinator has recorded */
     uint32_t unmarked; /* number of requests in the log that are not in the recorded marks */
@@ -86,6 +90,7 @@ struct pp_slot {
     struct pp_slot_bounds recorded, next;
     int64_t longest_recorded_ms;
     uint32_t renewals; /* number of renewals in flight */
+    bool unanswered;   /* the last renewal that ended was not answered */
 };
 
 void pp_slot_init(struct pp_slot *s);
@@ -113,25 +118,29 @@ bool pp_slot_may_send(const struct pp_slot *s, int64_t now_ms);
 uint32_t pp_slot_concurrency(const struct pp_slot *s, int64_t now_ms);
 /* Returns how many permits of the share will be free at at_ms >= now_ms. */
 uint32_t pp_slot_permits(struct pp_slot *s, int64_t now_ms, int64_t at_ms);
+/* If the last renewal was not answered, the next one may fail, too. Then the function returns how
+ * many transfers may be admitted that the record already covers; else PP_SLOT_UNBOUND. */
+uint32_t pp_slot_sure(const struct pp_slot *s);
 /* Returns when the next permit is free; INT64_MAX: only after a transfer has ended. */
 int64_t pp_slot_next_permit_ms(struct pp_slot *s, int64_t now_ms);
 
-/* Takes n places, and n permits that are free at at_ms. On failure takes nothing and returns false.
- * The caller must pass each place to pp_slot_place() or pp_slot_unused(). */
+/* Takes n places, and n permits that are free at at_ms, and notes that a claim asks for n tasks. On
+ * failure takes nothing and returns false. The caller must pass each place to pp_slot_claimed() or
+ * pp_slot_unused(). */
 bool pp_slot_admit(struct pp_slot *s, int64_t now_ms, int64_t at_ms, uint32_t n);
 /* Takes n more permits for redirects of transfers in flight; on failure takes nothing and returns
  * false. */
 bool pp_slot_admit_more(struct pp_slot *s, int64_t now_ms, uint32_t n);
 /* Gives back n places and permits for which the claim returned no task. */
 void pp_slot_unused(struct pp_slot *s, uint32_t n);
+/* Notes that the claim returned n tasks, none with a deadline longer than timeout_ms. The record
+ * must cover them (pp_slot_covered) before the caller passes each to pp_slot_place(). */
+void pp_slot_claimed(struct pp_slot *s, uint32_t n, int64_t timeout_ms);
 /* Gives back n permits that pp_slot_admit_more() took. */
 void pp_slot_refund(struct pp_slot *s, uint32_t n);
-/* Uses one admitted place and permit for a task with a deadline of timeout_ms. Initialises `sends`
- * and returns the time at which the first request may go out. */
-int64_t pp_slot_place(struct pp_slot *s, struct pp_sends *sends, int64_t now_ms, int64_t timeout_ms);
-/* Announces that a transfer with this deadline may start soon, so that the next renewal covers
- * it. */
-void pp_slot_expect(struct pp_slot *s, int64_t timeout_ms);
+/* Uses the place and permit of a claimed task. Initialises `sends` and returns the time at which
+ * the first request may go out. */
+int64_t pp_slot_place(struct pp_slot *s, struct pp_sends *sends, int64_t now_ms);
 /* Enters the requests of a transfer in the log, if the time at which they count is known by now. */
 void pp_slot_count(struct pp_slot *s, struct pp_sends *sends, int64_t now_ms);
 /* Handles the end of a transfer: counts its requests, learns from its answer, refunds unused
@@ -146,8 +155,8 @@ enum pp_slot_renewal_kind {
     PP_RENEW_LAST   /* releases the slot, when nothing is in flight */
 };
 
-/* Returns true if the coordinator's record covers every admitted request: count, in-flight,
- * deadline. */
+/* Returns true if the coordinator's record covers every admitted request, and every transfer in
+ * flight and claimed task: count, deadline. */
 bool pp_slot_covered(const struct pp_slot *s);
 bool pp_slot_renewal_due(const struct pp_slot *s, int64_t now_ms);
 /* Returns for how many marks the next renewal needs room; 0: the renewal contains no marks. */

@@ -43,7 +43,8 @@ struct client {
 struct hold {
     struct pp_slot slot;
     struct cut cut;
-    bool uncovered; /* The worker must renew this slot before it may start more requests. */
+    bool uncovered;   /* The worker must renew this slot before it may start more requests. */
+    uint32_t claimed; /* number of tasks that are claimed and have not started */
     bool releasing;
 };
 
@@ -165,6 +166,30 @@ static int64_t wall(const struct world *w, const struct worker *k)
     return w->now + k->skew;
 }
 
+/* Claims up to four tasks, and finds some of them. */
+static void claim_some(struct world *w, struct hold *h)
+{
+    struct pp_slot *s = &h->slot;
+    uint32_t n = 0;
+
+    for (int64_t most = pick(w, 1, 4); n < most && pp_slot_permits(s, w->now, w->now) > 0; n++)
+        if (!pp_slot_admit(s, w->now, w->now, 1))
+            break;
+    h->claimed = (uint32_t)pick(w, n / 2, n);
+    pp_slot_unused(s, n - h->claimed);
+    pp_slot_claimed(s, h->claimed, DEADLINE);
+}
+
+/* Gives the claimed tasks back, because their requests may not go out. */
+static void hand_back(struct world *w, struct hold *h)
+{
+    for (; h->claimed > 0; h->claimed--) {
+        struct pp_sends sends;
+        (void)pp_slot_place(&h->slot, &sends, w->now);
+        pp_slot_ended(&h->slot, &sends, w->now);
+    }
+}
+
 static void send_some(struct world *w, uint16_t worker, uint16_t client)
 {
     struct worker *k = &w->workers[worker];
@@ -172,22 +197,21 @@ static void send_some(struct world *w, uint16_t worker, uint16_t client)
     struct pp_slot *s = &h->slot;
     int at = 0;
 
-    for (int64_t n = pick(w, 1, 4); n > 0 && pp_slot_may_send(s, w->now); n--) {
-        if (pp_slot_permits(s, w->now, w->now) == 0 || !pp_slot_admit(s, w->now, w->now, 1))
-            return;
-        pp_slot_expect(s, DEADLINE);
-        h->uncovered = !pp_slot_covered(s);
-        if (h->uncovered) {
-            pp_slot_unused(s, 1);
-            return;
-        }
+    if (!pp_slot_may_send(s, w->now)) {
+        hand_back(w, h);
+        return;
+    }
+    if (h->claimed == 0)
+        claim_some(w, h);
+    h->uncovered = !pp_slot_covered(s);
+    for (; h->claimed > 0 && !h->uncovered; h->claimed--) {
         while (at < FLIGHTS && w->flights[at].used)
             at++;
         assert_true(at < FLIGHTS);
         struct flight *f = &w->flights[at];
         *f = (struct flight){
             true, client, worker, k->life, pick(w, w->now, w->now + DEADLINE), w->now + DEADLINE};
-        assert_true(pp_slot_place(s, &f->sends, w->now, DEADLINE) <= w->now);
+        assert_true(pp_slot_place(s, &f->sends, w->now) <= w->now);
         pp_sends_wrote(&f->sends, w->now);
         origin_takes(w, client, h->cut);
     }
@@ -335,6 +359,7 @@ static void check_alone(struct world *w, const struct worker *k, uint16_t client
 static void on_granted(struct world *w, struct worker *k, uint16_t client, const struct pp_slot_want *want)
 {
     struct hold *h = &k->holds[client];
+    hand_back(w, h);
     const struct pp_slot_terms terms = {.lease_ms = LEASE, .ahead_ms = k->c->ops->reserve_ahead_ms(k->c)};
 
     pp_slot_granted(&h->slot, &terms, want, k->op.asked, w->now, wall(w, k));

@@ -44,11 +44,18 @@ static struct pp_slot_renewal renew(struct pp_slot *s, int64_t now, bool answere
     return r;
 }
 
+/* Takes n places for a claim, which returns n tasks. */
+static void claim(struct pp_slot *s, int64_t now, uint32_t n)
+{
+    assert_true(pp_slot_admit(s, now, now, n));
+    pp_slot_claimed(s, n, DEADLINE);
+}
+
 /* Starts one transfer at `now`, and counts its request immediately. */
 static void send_one(struct pp_slot *s, struct pp_sends *sends, int64_t now)
 {
-    assert_true(pp_slot_admit(s, now, now, 1));
-    assert_int_equal(pp_slot_place(s, sends, now, DEADLINE), now);
+    claim(s, now, 1);
+    assert_int_equal(pp_slot_place(s, sends, now), now);
     pp_sends_wrote(sends, now);
     pp_sends_heard(sends, now);
     pp_slot_count(s, sends, now);
@@ -152,33 +159,96 @@ static void the_whole_is_recut_at_once(void **state)
     pp_slot_fini(&s);
 }
 
-static void the_record_covers_what_is_admitted(void **state)
+static void the_record_covers_what_is_claimed(void **state)
 {
     struct pp_slot s;
     struct pp_sends sends[3];
     (void)state;
 
     grant(&s, &far_terms, 60, 8);
-    pp_slot_expect(&s, DEADLINE);
-    assert_false(pp_slot_covered(&s)); /* The record does not say yet how long requests may take. */
+    claim(&s, 0, 1);
+    assert_false(pp_slot_covered(&s));
     struct pp_slot_renewal r = renew(&s, 0, true);
     assert_true(pp_slot_covered(&s));
-    assert_int_equal(r.reserved, 60 * AHEAD / 60000 + 8);
-    assert_int_equal(r.in_flight, 2);
+    assert_int_equal(r.reserved, 1 + 60 * AHEAD / 60000 + 8);
+    assert_int_equal(r.in_flight, 3);
     assert_int_equal(r.busy_until_ms, 1000 + LEASE / 2 + DEADLINE);
-    send_one(&s, &sends[0], 10);
-    assert_true(pp_slot_admit(&s, 10, 10, 1));
+    pp_slot_place(&s, &sends[0], 0);
+    pp_sends_wrote(&sends[0], 0);
+    pp_sends_heard(&sends[0], 10);
+    pp_slot_count(&s, &sends[0], 10);
+    claim(&s, 10, 2);
     assert_true(pp_slot_covered(&s));
-    assert_true(pp_slot_admit(&s, 10, 10, 1));
-    assert_false(pp_slot_covered(&s)); /* three requests are in flight, and the record has two */
+    claim(&s, 10, 1);
+    assert_false(pp_slot_covered(&s)); /* there are four transfers, and the record has three */
     r = renew(&s, 10, false);
     assert_null(r.marks); /* It is too soon to record marks again, so this renewal has none. */
-    assert_int_equal(r.reserved, 1 + 2 + 11);
+    assert_int_equal(r.reserved, 1 + 3 + 11);
     assert_false(pp_slot_covered(&s)); /* the outcome of the renewal is unknown */
     renew(&s, 10, true);
     assert_true(pp_slot_covered(&s));
-    pp_slot_expect(&s, 2 * DEADLINE);
+    assert_true(pp_slot_admit(&s, 10, 10, 1));
+    pp_slot_claimed(&s, 1, 2 * DEADLINE);
+    assert_false(pp_slot_covered(&s)); /* the record has a shorter deadline */
+    pp_slot_fini(&s);
+}
+
+/* The next holder leaves the recorded places free for the longest deadline. So the record has what
+ * the holder has, at any moment of a claim, and not what the claim asks for. */
+static void the_record_lacks_what_a_claim_asks_for(void **state)
+{
+    enum { PLACES = 512, FOUND = 200, AHEAD_PLACES = 1 + PLACES / 8 };
+    struct pp_slot s;
+    struct pp_sends sends;
+    (void)state;
+
+    grant(&s, &far_terms, 0, PLACES);
+    assert_true(pp_slot_admit(&s, 0, 0, PLACES));
+    assert_true(pp_slot_covered(&s)); /* nothing starts before the claim has ended */
+    struct pp_slot_renewal r = renew(&s, 0, true);
+    assert_int_equal(r.in_flight, AHEAD_PLACES);
+    assert_int_equal(r.busy_until_ms, 1000 + LEASE / 2);
+    pp_slot_unused(&s, PLACES - FOUND);
+    pp_slot_claimed(&s, FOUND, DEADLINE);
     assert_false(pp_slot_covered(&s));
+    assert_int_equal(renew(&s, 100, true).in_flight, FOUND + AHEAD_PLACES);
+    assert_true(pp_slot_covered(&s));
+    for (int i = 0; i < FOUND; i++)
+        pp_slot_place(&s, &sends, 100);
+    /* The next claim asks for all other places, and finds nothing. */
+    assert_true(pp_slot_admit(&s, 200, 200, PLACES - FOUND));
+    assert_true(pp_slot_covered(&s));
+    assert_int_equal(renew(&s, 200, true).in_flight, FOUND + AHEAD_PLACES);
+    pp_slot_unused(&s, PLACES - FOUND);
+    pp_slot_fini(&s);
+}
+
+/* While renewals are not answered, a claim asks only for what the record covers. */
+static void without_answers_the_record_is_the_limit(void **state)
+{
+    struct pp_slot s;
+    struct pp_sends sends;
+    (void)state;
+
+    grant(&s, &far_terms, 60, 16);
+    assert_int_equal(pp_slot_sure(&s), PP_SLOT_UNBOUND);
+    renew(&s, 0, true);
+    assert_int_equal(s.recorded.in_flight, 3);
+    renew(&s, 100, false);
+    assert_int_equal(pp_slot_sure(&s), 3);
+    assert_true(pp_slot_renewal_due(&s, 100));
+    send_one(&s, &sends, 100);
+    assert_int_equal(pp_slot_sure(&s), 2);
+    assert_true(pp_slot_admit(&s, 100, 100, 2));
+    assert_int_equal(pp_slot_sure(&s), 0);
+    pp_slot_claimed(&s, 2, DEADLINE);
+    s.longest_recorded_ms = DEADLINE;
+    assert_true(pp_slot_covered(&s));
+    renew(&s, 200, true);
+    assert_int_equal(pp_slot_sure(&s), PP_SLOT_UNBOUND);
+    s.recorded.reserved = s.unmarked + s.rate.pending + 1;
+    s.unanswered = true;
+    assert_int_equal(pp_slot_sure(&s), 1);
     pp_slot_fini(&s);
 }
 
@@ -193,7 +263,7 @@ static void renewals_in_flight_bind_both_ways(void **state)
     (void)state;
 
     grant(&s, &far_terms, 600, 30);
-    pp_slot_expect(&s, DEADLINE);
+    s.longest_ms = DEADLINE;
     renew(&s, 0, true);
     for (int i = 0; i < 4; i++)
         send_one(&s, &sends[i], 1100);
@@ -206,7 +276,7 @@ static void renewals_in_flight_bind_both_ways(void **state)
     /* If the renewal was written, its marks cover the requests. Otherwise the earlier reservation
      * does. */
     assert_true(pp_slot_covered(&s));
-    assert_true(pp_slot_admit(&s, 1200, 1200, 1));
+    claim(&s, 1200, 1);
     /* If the renewal was written, the record reserves nothing, so it does not cover new
      * requests. */
     assert_false(pp_slot_covered(&s));
@@ -262,8 +332,8 @@ static void a_transfer_gives_back_what_it_did_not_send(void **state)
     (void)state;
 
     grant(&s, &near_terms, 2, 4);
-    assert_true(pp_slot_admit(&s, 0, 0, 1));
-    pp_slot_place(&s, &sends, 0, DEADLINE);
+    claim(&s, 0, 1);
+    pp_slot_place(&s, &sends, 0);
     /* a permit for a redirect, which is refunded below */
     assert_true(pp_slot_admit_more(&s, 0, 1));
     pp_slot_refund(&s, 1);
@@ -286,8 +356,8 @@ static void a_request_that_is_written_again_counts(void **state)
         struct pp_slot s;
         struct pp_sends sends;
         grant(&s, &near_terms, rpm, 4);
-        assert_true(pp_slot_admit(&s, 0, 0, 1));
-        pp_slot_place(&s, &sends, 0, DEADLINE);
+        claim(&s, 0, 1);
+        pp_slot_place(&s, &sends, 0);
         pp_sends_wrote(&sends, 0);
         pp_sends_wrote(&sends, 50);
         pp_slot_count(&s, &sends, 50);
@@ -360,11 +430,12 @@ struct sim {
     int64_t sent[SENT];
     uint64_t n_sent, counted;
     uint32_t at_once;
+    uint32_t asked, claimed; /* tasks for which a claim asks; tasks that are claimed and have not started */
     /* These fields describe the renewal in flight. */
     bool renewing, applied;
     struct pp_slot_renewal renewal;
     struct pp_slot_mark renewal_marks[PP_SLOT_MARKS_MAX];
-    int64_t asked;
+    int64_t renewed_at;
 };
 
 static bool chance(struct sim *m, int percent)
@@ -399,22 +470,36 @@ static void send_request(struct sim *m, struct flight *f)
     check_record(m);
 }
 
+/* Asks for tasks, or ends a claim, which finds all or some of them. */
+static void claim_some(struct sim *m)
+{
+    struct pp_slot *s = &m->slot;
+    int64_t now = m->now + m->skew;
+
+    if (m->asked > 0 && chance(m, 60)) {
+        m->claimed = (uint32_t)pp_test_between(&m->seed, 0, m->asked);
+        pp_slot_unused(s, m->asked - m->claimed);
+        pp_slot_claimed(s, m->claimed, DEADLINE);
+        m->asked = 0;
+    } else if (m->asked == 0 && m->claimed == 0 && pp_slot_may_send(s, now)) {
+        while (chance(m, 90) && pp_slot_permits(s, now, now) > 0 && pp_slot_admit(s, now, now, 1))
+            m->asked++;
+    }
+}
+
 static void start_some(struct sim *m)
 {
     struct pp_slot *s = &m->slot;
     int64_t now = m->now + m->skew;
 
-    for (struct flight *f = m->flights; f < m->flights + FLIGHTS; f++) {
-        if (f->used || !chance(m, 30) || !pp_slot_may_send(s, now) || pp_slot_permits(s, now, now) == 0 ||
-            !pp_slot_admit(s, now, now, 1))
+    if (!pp_slot_covered(s) || !pp_slot_may_send(s, now))
+        return;
+    for (struct flight *f = m->flights; f < m->flights + FLIGHTS && m->claimed > 0; f++) {
+        if (f->used)
             continue;
-        pp_slot_expect(s, DEADLINE);
-        if (!pp_slot_covered(s)) {
-            pp_slot_unused(s, 1);
-            return;
-        }
         *f = (struct flight){.used = true, .end = m->now + pp_test_between(&m->seed, 0, DEADLINE)};
-        assert_true(pp_slot_place(s, &f->sends, now, DEADLINE) <= now);
+        assert_true(pp_slot_place(s, &f->sends, now) <= now);
+        m->claimed--;
         send_request(m, f);
     }
 }
@@ -465,18 +550,18 @@ static void renew_some(struct sim *m)
 
     if (m->renewing && chance(m, 30)) {
         bool answered = m->applied && chance(m, 80);
-        assert_true(pp_slot_renewed(&m->slot, &m->renewal, answered, m->asked + m->skew, m->asked));
+        assert_true(pp_slot_renewed(&m->slot, &m->renewal, answered, m->renewed_at + m->skew, m->renewed_at));
         m->renewing = false;
     }
     if (m->renewing || !chance(m, 20))
         return;
     size_t room = pp_slot_marks(&m->slot, PP_RENEW_AHEAD, now);
     m->counted = sent_and_counted(m);
-    pp_slot_expect(&m->slot, DEADLINE);
     pp_slot_renewal(&m->slot, PP_RENEW_AHEAD, room > 0 ? m->renewal_marks : NULL, now, m->now, &m->renewal);
+    assert_true(m->renewal.in_flight <= m->at_once + m->claimed + 1 + m->concurrency / 8);
     m->renewing = true;
     m->applied = false;
-    m->asked = m->now;
+    m->renewed_at = m->now;
     if (chance(m, 75))
         apply(m);
     check_record(m);
@@ -506,6 +591,7 @@ static void next_holder(struct sim *m)
     pp_slot_init(&m->slot);
     pp_slot_granted(&m->slot, &far_terms, &w, m->now + m->skew, m->now + m->skew, m->now);
     m->renewing = false;
+    m->asked = m->claimed = 0;
     if (w.spent > 0) /* The coordinator keeps the spent permits as a mark. */
         m->record.marks[m->record.n_marks++] = (struct pp_slot_mark){w.spent_at_ms, w.spent};
     /* From here on the test counts only requests of the new holder. */
@@ -534,6 +620,7 @@ static void no_holder_goes_beyond_its_share(void **state)
                 continue;
             }
             end_some(m);
+            claim_some(m);
             start_some(m);
             renew_some(m);
         }
@@ -551,7 +638,9 @@ int main(void)
         cmocka_unit_test(a_grant_takes_over_what_others_left),
         cmocka_unit_test(shares_divide_a_client),
         cmocka_unit_test(the_whole_is_recut_at_once),
-        cmocka_unit_test(the_record_covers_what_is_admitted),
+        cmocka_unit_test(the_record_covers_what_is_claimed),
+        cmocka_unit_test(the_record_lacks_what_a_claim_asks_for),
+        cmocka_unit_test(without_answers_the_record_is_the_limit),
         cmocka_unit_test(renewals_in_flight_bind_both_ways),
         cmocka_unit_test(renewals_are_due),
         cmocka_unit_test(a_transfer_gives_back_what_it_did_not_send),

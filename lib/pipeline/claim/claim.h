@@ -2,9 +2,10 @@
  *
  * One cycle serves any number of clients. It finds the clients that hold a slot and have something
  * due (core/backlog.h); counts the transfers that may start now (permits, concurrency, room in the
- * tiers) and deals them fairly (core/fair.h); reserves their permits in one coordinator call;
- * claims that many tasks in one store call; and gives each task to a fetch loop. A cycle runs after
- * a task became due, a permit became free or a transfer ended. Only one cycle runs at a time.
+ * tiers) and deals them fairly (core/fair.h); claims that many tasks in one store call; has the
+ * coordinator record the permits and places of the tasks that it found, in one call; and gives each
+ * task to a fetch loop. A cycle runs after a task became due, a permit became free or a transfer
+ * ended. Only one cycle runs at a time.
  *
  * In a fleet a claim is a round trip, so the worker claims tasks a moment before their permits are
  * free, for many clients at once, and keeps the tasks in this process until then (transfers.c).

@@ -208,6 +208,9 @@ struct claim_client *claim_client_get(struct pp_claimer *claimer, const char *id
 void claim_client_free(struct claim_client *c);
 /* Changes a client's state; no other function does. Asserts that the transition is legal. */
 void claim_set_state(struct claim_client *c, enum claim_state to);
+/* Returns true if this worker holds the slot, and the coordinator's record of it covers everything
+ * that `c` starts (core/slot.h). */
+bool claim_client_covered(const struct claim_client *c);
 /* Returns why nothing starts for `c`, whose queues in the mask `due` have due tasks. */
 enum pp_claim_reason claim_reason(struct claim_client *c, uint32_t due);
 /* Returns how early a task of `c` may be claimed, in ms before its permit is free; 0: only when the
@@ -279,9 +282,6 @@ void claim_settings_to_slot(struct claim_client *c);
 
 /* Requests what these clients lack before they can be served: settings or slots. */
 void claim_clients_prepare(struct pp_claimer *claimer, struct claim_client **clients, size_t n);
-/* Returns true if the coordinator's record of the slot covers everything that `c` has admitted
- * (core/slot.h). */
-bool claim_client_covered(struct claim_client *c);
 void claim_client_renewal(struct claim_client *c, struct pp_arena *arena, struct pp_slot_renewal *out);
 /* Handles the answer to a request with renewals that was sent at asked_ms. */
 void claim_clients_renewed(struct pp_claimer *claimer, const struct pp_coord_renew *asked, enum pp_err err,
@@ -292,8 +292,8 @@ void claim_clients_renewed(struct pp_claimer *claimer, const struct pp_coord_ren
 /* Collects the cycle's clients: those whose parked transfers get permits now, then those with due
  * tasks. */
 void claim_gather(struct claim_cycle *cy);
-/* Deals shares to the clients of the cycle. Returns false when out of memory. */
-pp_must_check bool claim_deal(struct claim_cycle *cy);
+/* Deals shares to the clients of the cycle; none when out of memory. */
+void claim_deal(struct claim_cycle *cy);
 /* Returns the wall time at which something can start next if no transfer ends before, or
  * PP_BACKLOG_NEVER. */
 int64_t claim_next_ms(const struct pp_claimer *claimer);

@@ -72,6 +72,11 @@ void claim_set_state(struct claim_client *c, enum claim_state to)
     c->state = to;
 }
 
+bool claim_client_covered(const struct claim_client *c)
+{
+    return c->state == CLAIM_HELD && pp_slot_covered(&c->slot);
+}
+
 static enum pp_claim_reason slot_reason(const struct claim_client *c)
 {
     switch (c->state) {
@@ -95,7 +100,7 @@ enum pp_claim_reason claim_reason(struct claim_client *c, uint32_t due)
     if (reason != PP_CLAIM_NONE)
         return reason;
     pp_assert(s->held, "a client holds a slot that its accounting does not know");
-    if (!pp_slot_may_send(s, now))
+    if (!pp_slot_may_send(s, now) || pp_slot_sure(s) == 0)
         return PP_CLAIM_LEASE_UNSURE;
     if (s->in_flight >= s->share_concurrency)
         return PP_CLAIM_CONCURRENCY;

@@ -2,9 +2,12 @@
  *
  *   gather   finds clients with something due, a slot and a permit
  *   deal     deals whole transfers to them, tier by tier
- *   reserve  has the coordinator record the permits, in one call
  *   claim    claims the tasks, in one call of the store
+ *   reserve  has the coordinator record the permits and places of the claimed tasks, in one call
  *   dispatch gives each task to a fetch loop
+ *
+ * The claim comes before the record, because only the claim shows how many tasks there are. After a
+ * crash the next holder may not use what the record has (core/slot.h).
  *
  * The first two steps are in deal.c. Each permit and place that they take is either dispatched or
  * given back, even if a later step fails. Each cycle ends in end_cycle(), which sets the timer for
@@ -82,37 +85,41 @@ static void refund_hops(struct claim_cycle *cy, size_t i)
     cy->granted[i] = 0;
 }
 
-/* Ends the cycle without starting anything: gives back everything admitted, and makes the queues
- * due again after CLAIM_TRY_AGAIN_MS. */
-static void abandon(struct claim_cycle *cy)
+/* Gives back all shares, because their tasks could not be claimed, and makes their queues due again
+ * after CLAIM_TRY_AGAIN_MS. */
+static void drop_shares(struct claim_cycle *cy)
 {
-    for (size_t i = 0; i < cy->n_clients; i++)
-        refund_hops(cy, i);
     for (size_t i = 0; i < cy->n_shares; i++)
         drop_share(&cy->shares[i], CLAIM_TRY_AGAIN_MS);
+    cy->n_shares = 0;
+    claim_unref(cy->memory);
+    cy->memory = NULL;
     cy->claimer->again = false;
-    end_cycle(cy);
 }
 
-/* --- the steps reserve, claim and dispatch --- */
+/* --- the steps reserve and dispatch --- */
 
-static void claim_tasks(struct claim_cycle *cy);
-
-/* Drops the shares and permits of clients whose slot was lost while the renewal was in flight. A
- * later cycle requests the slot again. */
-static void drop_lost(struct claim_cycle *cy)
+/* Starts the claimed tasks, and parked transfers of clients whose record covers all that starts. A
+ * client lacks such a record if its slot was lost, or the renewal failed. */
+static void dispatch(struct claim_cycle *cy)
 {
-    size_t kept = 0;
+    struct pp_claimer *claimer = cy->claimer;
 
-    for (size_t i = 0; i < cy->n_shares; i++)
-        if (cy->shares[i].c->state == CLAIM_HELD)
-            cy->shares[kept++] = cy->shares[i];
-        else
-            drop_share(&cy->shares[i], 0);
-    cy->n_shares = kept;
-    for (size_t i = 0; i < cy->n_clients; i++)
-        if (cy->clients[i]->state != CLAIM_HELD)
-            refund_hops(cy, i);
+    for (size_t i = 0; i < cy->n_clients; i++) {
+        uint32_t n = cy->granted[i];
+        if (n > 0 && claim_client_covered(cy->clients[i])) {
+            cy->granted[i] = 0;
+            claim_grant_hops(cy->clients[i], n);
+        }
+        refund_hops(cy, i);
+    }
+    if (cy->memory) {
+        for (size_t i = 0; i < cy->n_shares; i++)
+            cy->memory->headers[i] = pp_headers_ref(cy->shares[i].c->settings.headers);
+        claim_dispatch(claimer, cy->memory, cy->claim.tasks, cy->claim.n);
+    }
+    claim_unref(cy->memory);
+    end_cycle(cy);
 }
 
 static void on_reserved(struct pp_req *req)
@@ -120,34 +127,25 @@ static void on_reserved(struct pp_req *req)
     struct claim_cycle *cy = req->data;
 
     claim_clients_renewed(cy->claimer, &cy->renew, req->err, cy->asked_ms);
-    if (req->err != PP_OK) {
+    if (req->err != PP_OK)
         pp_log(cy->claimer->o.log, PP_LOG_WARN, "permits not reserved", "error", pp_err_text(req->err), NULL);
-        abandon(cy);
-        return;
-    }
-    drop_lost(cy);
-    for (size_t i = 0; i < cy->n_clients; i++) {
-        uint32_t n = cy->granted[i];
-        cy->granted[i] = 0;
-        if (n > 0)
-            claim_grant_hops(cy->clients[i], n);
-    }
-    claim_tasks(cy);
+    dispatch(cy);
 }
 
-/* Sends one renewal for each client whose record does not cover what the cycle starts. Returns
- * false on failure. */
-static bool reserve(struct claim_cycle *cy)
+/* Sends one renewal for each client whose record does not cover what the cycle starts. */
+static void reserve(struct claim_cycle *cy)
 {
     struct pp_claimer *claimer = cy->claimer;
     struct pp_slot_renewal *renewals = pp_arena_array(&cy->arena, cy->n_clients + 1, sizeof(*renewals));
     size_t n = 0;
 
-    if (!renewals)
-        return false;
-    for (size_t i = 0; i < cy->n_clients; i++)
-        if (!claim_client_covered(cy->clients[i]))
+    for (size_t i = 0; renewals && i < cy->n_clients; i++)
+        if (cy->clients[i]->state == CLAIM_HELD && !claim_client_covered(cy->clients[i]))
             claim_client_renewal(cy->clients[i], &cy->arena, &renewals[n++]);
+    if (n == 0) {
+        dispatch(cy);
+        return;
+    }
     cy->renew = (struct pp_coord_renew){.req = {.done = on_reserved, .data = cy, .arena = &cy->arena},
                                         .worker = claimer->o.params->worker,
                                         .lease_ms = claimer->o.params->lease_ms,
@@ -155,15 +153,12 @@ static bool reserve(struct claim_cycle *cy)
                                         .renewals = renewals,
                                         .n = n};
     cy->asked_ms = pp_loop_now(claimer->o.loop);
-    if (n == 0) {
+    cy->renew.req.err = claimer->o.coordinator->ops->renew(claimer->o.coordinator, &cy->renew);
+    if (cy->renew.req.err != PP_OK)
         on_reserved(&cy->renew.req);
-        return true;
-    }
-    enum pp_err err = claimer->o.coordinator->ops->renew(claimer->o.coordinator, &cy->renew);
-    if (err != PP_OK)
-        claim_clients_renewed(claimer, &cy->renew, err, cy->asked_ms);
-    return err == PP_OK;
 }
+
+/* --- the step claim --- */
 
 /* Puts the share's queue, which was out of the backlog during the claim, back with its next due
  * time. If an earlier due time was announced during the claim, the earlier one stays. */
@@ -187,36 +182,43 @@ static uint32_t tasks_of(const struct claim_share *sh, const struct pp_store_cla
     return got;
 }
 
+/* Gives back what the claim did not find, and puts the shares' queues back into the backlog. */
+static void learn_claimed(struct claim_cycle *cy)
+{
+    const struct pp_claimer *claimer = cy->claimer;
+    const struct pp_store_claim *r = &cy->claim;
+    size_t at = 0;
+
+    for (size_t i = 0; i < cy->n_shares; i++) {
+        struct claim_share *sh = &cy->shares[i];
+        uint32_t got = tasks_of(sh, r, at);
+        at += got;
+        give_back(sh, sh->n - got);
+        pp_slot_claimed(&sh->c->slot, got,
+                        claimer->o.params->tiers[claim_tier(claimer, sh->queue)].timeout_ms);
+        learn_due(sh, &r->next[i]);
+    }
+    pp_assert(at == r->n, "a claim returned tasks that nobody asked for");
+}
+
 static void on_claimed(struct pp_req *req)
 {
     struct claim_cycle *cy = req->data;
     struct pp_claimer *claimer = cy->claimer;
-    struct pp_store_claim *r = &cy->claim;
-    size_t at = 0;
+    const struct pp_store_claim *r = &cy->claim;
 
     if (req->err != PP_OK) {
         pp_log(claimer->o.log, PP_LOG_WARN, "claim failed", "error", pp_err_text(req->err), NULL);
-        claim_unref(cy->memory);
-        abandon(cy);
+        drop_shares(cy);
+        reserve(cy);
         return;
     }
     claimer->o.metrics->claims += r->n;
     claimer->o.metrics->claim_conflicts += r->conflicts;
     claimer->rate = pp_claimer_rate(claimer) + (double)r->n * M_LN2 * 1000 / CLAIM_RATE_HALF_MS;
     claimer->rate_ms = pp_loop_now(claimer->o.loop);
-    for (size_t i = 0; i < cy->n_shares; i++) {
-        struct claim_share *sh = &cy->shares[i];
-        uint32_t got = tasks_of(sh, r, at);
-        at += got;
-        give_back(sh, sh->n - got);
-        learn_due(sh, &r->next[i]);
-        /* the settings may have changed while the claim was in flight */
-        cy->memory->headers[i] = pp_headers_ref(sh->c->settings.headers);
-    }
-    pp_assert(at == r->n, "a claim returned tasks that nobody asked for");
-    claim_dispatch(claimer, cy->memory, r->tasks, r->n);
-    claim_unref(cy->memory);
-    end_cycle(cy);
+    learn_claimed(cy);
+    reserve(cy);
 }
 
 static struct pp_claim *claim_memory(struct claim_cycle *cy)
@@ -240,14 +242,12 @@ static void claim_tasks(struct claim_cycle *cy)
     struct pp_claimer *claimer = cy->claimer;
     struct pp_claim_want *wants = pp_arena_array(&cy->arena, cy->n_shares, sizeof(*wants));
 
-    if (cy->n_shares == 0) {
-        end_cycle(cy);
-        return;
-    }
-    cy->memory = claim_memory(cy);
-    if (!wants || !cy->memory) {
-        claim_unref(cy->memory);
-        abandon(cy);
+    if (cy->n_shares > 0)
+        cy->memory = claim_memory(cy);
+    if (cy->n_shares > 0 && (!wants || !cy->memory))
+        drop_shares(cy);
+    if (cy->n_shares == 0) { /* parked transfers may continue */
+        reserve(cy);
         return;
     }
     for (size_t i = 0; i < cy->n_shares; i++) {
@@ -265,10 +265,9 @@ static void claim_tasks(struct claim_cycle *cy)
                                         .wants = wants,
                                         .n_wants = cy->n_shares,
                                         .now_ms = claim_wall(claimer)};
-    if (claimer->o.store->ops->claim(claimer->o.store, &cy->claim) != PP_OK) {
-        claim_unref(cy->memory);
-        abandon(cy);
-    }
+    cy->claim.req.err = claimer->o.store->ops->claim(claimer->o.store, &cy->claim);
+    if (cy->claim.req.err != PP_OK)
+        on_claimed(&cy->claim.req);
 }
 
 static void on_timer(void *data)
@@ -292,8 +291,8 @@ static void on_timer(void *data)
     pp_arena_init(&cy->arena, 64 << 20);
     claim_gather(cy);
     set_in_cycle(cy, true);
-    if (!claim_deal(cy) || !reserve(cy))
-        abandon(cy);
+    claim_deal(cy);
+    claim_tasks(cy);
 }
 
 /* --- handling announcements of due tasks --- */

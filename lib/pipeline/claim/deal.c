@@ -234,15 +234,16 @@ static void deal_queue(struct claim_cycle *cy, uint8_t queue, uint32_t room)
         room = CLAIM_CYCLE_TASKS - cy->tasks;
     for (size_t i = 0; i < cy->n_clients && room > 0; i++) {
         struct claim_client *c = cy->clients[i];
-        uint32_t most = pp_slot_concurrency(&c->slot, now);
+        uint32_t most = pp_slot_concurrency(&c->slot, now), sure = pp_slot_sure(&c->slot);
         if (!(cy->due[i] & (1u << queue)) || c->slot.in_flight >= most)
             continue;
+        uint32_t left = most - c->slot.in_flight;
         who[n] = i;
         fair[n++] =
             (struct pp_fair_client){.weight = c->settings.weight,
                                     .want = PP_FAIR_MANY,
                                     .permits = pp_slot_permits(&c->slot, now, now + claim_ahead_ms(c)),
-                                    .concurrency_left = most - c->slot.in_flight,
+                                    .concurrency_left = left < sure ? left : sure,
                                     .deficit = c->queues.deficit[queue]};
     }
     if (n == 0)
@@ -255,18 +256,17 @@ static void deal_queue(struct claim_cycle *cy, uint8_t queue, uint32_t room)
     }
 }
 
-bool claim_deal(struct claim_cycle *cy)
+void claim_deal(struct claim_cycle *cy)
 {
     struct pp_claimer *claimer = cy->claimer;
 
     cy->shares = pp_arena_array(&cy->arena, cy->n_clients * PP_QUEUES + 1, sizeof(struct claim_share));
     if (!cy->shares)
-        return false;
+        return;
     uint32_t open = open_queues(claimer);
     for (uint8_t t = 0; t < PP_TIERS_MAX; t++)
         if (open & (1u << t))
             deal_queue(cy, t, tier_room(claimer, t, cy->dealt));
     if (open & (1u << PP_QUEUE_SUSPECT))
         deal_queue(cy, PP_QUEUE_SUSPECT, 1);
-    return true;
 }

@@ -136,23 +136,6 @@ static void on_slot_lost(struct claim_client *c)
         claim_wake(c->claimer);
 }
 
-/* Tells the slot the longest deadline of the transfers that may start soon. */
-static void expect_longest(struct claim_client *c)
-{
-    const struct pp_claimer *claimer = c->claimer;
-
-    for (uint8_t q = 0; q < PP_QUEUES; q++)
-        if (c->queues.blocked & (1u << q) || pp_backlog_get(claimer->backlog, c->id, q) != PP_BACKLOG_NEVER)
-            pp_slot_expect(&c->slot, claimer->o.params->tiers[claim_tier(claimer, q)].timeout_ms);
-}
-
-bool claim_client_covered(struct claim_client *c)
-{
-    if (c->slot.terms.ahead_ms > 0)
-        expect_longest(c);
-    return pp_slot_covered(&c->slot);
-}
-
 static const int64_t *due_times(const struct claim_client *c, struct pp_arena *arena)
 {
     int64_t *due = pp_arena_array(arena, PP_QUEUES, sizeof(*due));
@@ -170,7 +153,6 @@ static void fill_renewal(struct claim_client *c, enum pp_slot_renewal_kind kind,
     int64_t now = pp_loop_now(c->claimer->o.loop);
     size_t room = pp_slot_marks(&c->slot, kind, now);
 
-    expect_longest(c);
     pp_slot_renewal(&c->slot, kind, room > 0 ? pp_arena_array(arena, room, sizeof(*out->marks)) : NULL, now,
                     claim_wall(c->claimer), out);
     out->client = c->id;

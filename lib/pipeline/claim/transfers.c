@@ -89,22 +89,12 @@ void pp_claimer_settled(struct pp_claimer *claimer, struct pp_transfer *base)
     claim_wake(claimer);
 }
 
-/* Returns why a transfer must not start now. */
-static enum pp_back why_not(const struct pp_claimer *claimer, int64_t slow_ms)
+/* Finishes a transfer that must not start now; its task goes back to the store, and is due in
+ * wait_ms; 0: after settle's delay. */
+static void hand_back(struct pp_claimer *claimer, struct claim_transfer *t, enum pp_back why, int64_t wait_ms)
 {
-    if (claimer->draining)
-        return PP_BACK_STOPPING;
-    if (pp_gate_closed(claimer->o.gate))
-        return pp_gate_back(pp_gate_why(claimer->o.gate));
-    return slow_ms > 0 ? PP_BACK_SLOW_HOST : PP_BACK_MEMORY;
-}
-
-/* Finishes a transfer that must not start now; its task goes back to the store. slow_ms is the
- * result of host_slow_ms(). */
-static void hand_back(struct pp_claimer *claimer, struct claim_transfer *t, int64_t slow_ms)
-{
-    t->base.handed_back = why_not(claimer, slow_ms);
-    t->base.retry_after_ms = slow_ms;
+    t->base.handed_back = why;
+    t->base.retry_after_ms = wait_ms;
     finish_transfer(claimer, t);
 }
 
@@ -116,6 +106,22 @@ static int64_t host_slow_ms(const struct pp_claimer *claimer, const struct claim
     int64_t wall = claim_wall(claimer),
             until = coord->ops->host_slow_until(coord, t->base.task->domain, wall);
     return until > wall ? until - wall : 0;
+}
+
+/* Returns why a transfer of the host must not start now. */
+static enum pp_back why_not(const struct pp_claimer *claimer, int64_t slow_ms)
+{
+    if (claimer->draining)
+        return PP_BACK_STOPPING;
+    if (pp_gate_closed(claimer->o.gate))
+        return pp_gate_back(pp_gate_why(claimer->o.gate));
+    return slow_ms > 0 ? PP_BACK_SLOW_HOST : PP_BACK_MEMORY;
+}
+
+static void hand_back_now(struct pp_claimer *claimer, struct claim_transfer *t)
+{
+    int64_t slow_ms = host_slow_ms(claimer, t);
+    hand_back(claimer, t, why_not(claimer, slow_ms), slow_ms);
 }
 
 /* --- transfers that wait for their permits ---
@@ -183,7 +189,7 @@ static void start(struct pp_claimer *claimer, struct claim_transfer *t)
     if (claim_is_open(claimer) && slow_ms == 0)
         give_order(claimer, t, PP_ORDER_START);
     else
-        hand_back(claimer, t, slow_ms);
+        hand_back(claimer, t, why_not(claimer, slow_ms), slow_ms);
 }
 
 /* Returns the index of the host's fetch loop. All transfers of a host run on one loop, so that they
@@ -219,16 +225,18 @@ static void init_transfer(struct pp_claimer *claimer, struct claim_transfer *t, 
 static void start_in_time(struct pp_claimer *claimer, struct claim_transfer *t)
 {
     struct claim_client *c = t->client;
+    bool covered = claim_client_covered(c);
     int64_t now = pp_loop_now(claimer->o.loop), most = now + claim_ahead_ms(c),
-            at = pp_slot_place(&c->slot, &t->base.sends, now,
-                               claimer->o.params->tiers[t->base.task->tier].timeout_ms);
+            at = pp_slot_place(&c->slot, &t->base.sends, now);
 
-    if (at <= now || most == now || claimer->draining)
+    if (!covered)
+        hand_back(claimer, t, PP_BACK_SLOT, CLAIM_TRY_AGAIN_MS);
+    else if (at <= now || most == now || claimer->draining)
         start(claimer, t);
     /* `at` is later than `most` only if the limit was lowered; a lower limit applies only to tasks
      * claimed after the change */
     else if (!ahead_push(&claimer->ahead, at < most ? at : most, t))
-        hand_back(claimer, t, host_slow_ms(claimer, t));
+        hand_back_now(claimer, t);
 }
 
 static void set_ahead_timer(struct pp_claimer *claimer)
@@ -321,7 +329,7 @@ void claim_give_up_waiting(struct pp_claimer *claimer)
     uint32_t ended = claimer->ended;
 
     for (struct claim_transfer *t; (t = ahead_pop(&claimer->ahead, INT64_MAX));)
-        hand_back(claimer, t, host_slow_ms(claimer, t));
+        hand_back_now(claimer, t);
     while (!pp_list_empty(&claimer->parked))
         claim_give_up_hops(pp_container_of(claimer->parked.head.next, struct claim_client, parked_node));
     end_turn(claimer, ended);
