@@ -14,7 +14,8 @@
 #include "data_dir.h"
 #include "wire_parts.h"
 
-#define REPLAY_BYTES (64u << 20) /* memory for the replays that are being prepared, at least */
+#define SUBSCRIPTION_BYTES (128u << 20) /* memory for the keys of open subscriptions */
+#define REPLAY_BYTES       (64u << 20)  /* memory for the replays that are being prepared, at least */
 /* All bodies of requests together may have at least this much memory; more if http.max_body is
  * large. */
 #define BODIES_MIN  ((uint64_t)256 << 20)
@@ -188,6 +189,7 @@ static void set_limits(struct pp_wire *w)
     w->ledger.rows[PP_RES_TRANSFERS].limit = b->transfers * PP_BUDGET_PER_TRANSFER + b->kept + b->posts;
     w->ledger.rows[PP_RES_CALLERS].limit = b->callers;
     w->ledger.rows[PP_RES_STREAMS].limit = b->streams;
+    w->ledger.rows[PP_RES_SUBSCRIPTIONS].limit = SUBSCRIPTION_BYTES;
     w->ledger.rows[PP_RES_REPLAYS].limit = replay > REPLAY_BYTES ? replay : REPLAY_BYTES;
     uint64_t bodies = 4 * (uint64_t)w->config->http.max_body_bytes;
     w->ledger.rows[PP_RES_BODIES].limit = bodies > BODIES_MIN ? bodies : BODIES_MIN;

@@ -235,7 +235,7 @@ void pp_api_drain(struct pp_api *api)
 void pp_api_end(struct pp_api *api)
 {
     api->draining = true;
-    pp_events_end_polls(api);
+    pp_polls_end(api);
 }
 
 void pp_api_close(struct pp_api *api)

@@ -79,7 +79,7 @@ struct pp_api {
     struct pp_acceptor *acceptor; /* NULL without the role api */
     struct pp_health *health;
     struct pp_photos *photos; /* NULL without the role api */
-    struct pp_list polls;     /* the calls of GET /v1/events that wait for events (long-polls) */
+    struct pp_list polls;     /* the long-polls of GET /v1/events that wait (event_places.h) */
     size_t streams;           /* the number of subscribers by SSE and WebSocket */
     struct pp_list replays;   /* the replays whose items are being gathered */
     struct pp_api_replayed replayed[PP_API_REPLAYED]; /* a ring */
@@ -245,7 +245,7 @@ bool pp_photos_busy(const struct pp_photos *photos);
  * threads have ended. */
 void pp_photos_close(struct pp_photos *photos);
 
-/* events.c: answers all waiting long-polls, because the process stops. */
-void pp_events_end_polls(struct pp_api *api);
+/* event_places.c: answers all waiting long-polls, because the process stops. */
+void pp_polls_end(struct pp_api *api);
 
 #endif

@@ -43,6 +43,9 @@ static void init_place(struct pp_callers *t, struct pp_caller *c)
 
     pp_account_init(&c->bodies, &rows[PP_RES_BODIES], bytes);
     pp_account_init(&c->answers, &rows[PP_RES_ANSWERS], bytes);
+    struct pp_account *subscriptions = &rows[PP_RES_SUBSCRIPTIONS];
+    bool limited = subscriptions->limit != PP_NO_LIMIT;
+    pp_account_init(&c->subscriptions, subscriptions, limited ? subscriptions->limit / 2 : PP_NO_LIMIT);
 }
 
 struct pp_callers *pp_callers_open(struct pp_api *api)
@@ -68,13 +71,6 @@ void pp_callers_close(struct pp_callers *t)
     free(t);
 }
 
-void pp_caller_unref(struct pp_caller *caller)
-{
-    pp_assert(!caller || caller->refs > 0, "a caller is released more often than it was taken");
-    if (caller)
-        caller->refs--;
-}
-
 static bool is_idle(const struct pp_caller *c)
 {
     return c->refs == 0 && c->bodies.used == 0 && c->answers.used == 0;
@@ -92,6 +88,7 @@ static struct pp_caller *free_place(struct pp_callers *t)
     pp_list_each (node, &t->order) {
         struct pp_caller *c = pp_container_of(node, struct pp_caller, in_order);
         if (is_idle(c)) {
+            pp_assert(c->polls == 0 && c->streams == 0, "a subscriber has no reference to its caller");
             HASH_DEL(t->by_name, c);
             pp_list_remove(&t->order, &c->in_order);
             return c;
@@ -154,8 +151,7 @@ bool pp_call_admit(struct pp_call *call, const char *key)
     struct pp_caller *c = find_caller(t, key ? "key" : "address", key ? key : call->req->peer);
 
     pp_caller_unref(call->caller);
-    call->caller = c;
-    c->refs++;
+    call->caller = pp_caller_ref(c);
     call->req->body_account = &c->bodies;
     call->req->answer_account = &c->answers;
     if (rate == 0 || (call->endpoint && (call->endpoint->flags & PP_VITAL)))

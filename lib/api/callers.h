@@ -12,6 +12,7 @@
 #define PHOTOPOOL_API_CALLERS_H
 
 #include "api/call.h"
+#include "base/check.h"
 #include "base/hash.h"
 #include "base/ledger.h"
 #include "core/gcra.h"
@@ -23,11 +24,12 @@ struct pp_caller {
     UT_hash_handle hh;
     struct pp_node in_order; /* links the caller into the table, the least recently seen one first */
     struct pp_gcra requests, failures;
-    struct pp_account bodies, answers;
-    uint32_t refs;     /* calls and streams that point here */
-    uint64_t failed;   /* requests without a valid key since the last line in the log */
-    int64_t logged_ms; /* the time of that line (loop); 0: none */
-    char name[80];     /* "key NAME" or "address A" */
+    struct pp_account bodies, answers, subscriptions;
+    uint32_t refs;           /* calls and streams that point here */
+    uint32_t polls, streams; /* long-polls that wait; open streams */
+    uint64_t failed;         /* requests without a valid key since the last line in the log */
+    int64_t logged_ms;       /* the time of that line (loop); 0: none */
+    char name[80];           /* "key NAME" or "address A" */
 };
 
 struct pp_callers;
@@ -37,8 +39,20 @@ struct pp_callers *pp_callers_open(struct pp_api *api);
 /* Frees the table, unless it is NULL. No call and no stream may be open. */
 void pp_callers_close(struct pp_callers *callers);
 
+/* Adds a reference and returns the caller. */
+static inline struct pp_caller *pp_caller_ref(struct pp_caller *caller)
+{
+    caller->refs++;
+    return caller;
+}
+
 /* Drops a reference. Does nothing if `caller` is NULL. */
-void pp_caller_unref(struct pp_caller *caller);
+static inline void pp_caller_unref(struct pp_caller *caller)
+{
+    pp_assert(!caller || caller->refs > 0, "a caller is released more often than it was taken");
+    if (caller)
+        caller->refs--;
+}
 
 /* Sets call->caller to the caller with this API key, or to the address if `key` is NULL, and counts
  * the request. Returns false if the caller sends too many requests; the call has then been

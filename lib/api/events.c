@@ -6,6 +6,7 @@
  * A long-poll is a call that waits for events. For a stream the call ends at once, and a struct
  * stream_sub takes over the connection. */
 #include "api/event_keys.h"
+#include "api/event_places.h"
 #include "api/handler.h"
 #include "base/piece.h"
 
@@ -25,7 +26,7 @@ struct events_state {
     size_t limit;
     /* Only a long-poll uses the following fields. */
     struct pp_sub sub;
-    struct pp_node node; /* links the call into pp_api.polls */
+    struct pp_poll poll;
     struct pp_timer *timer;
     uint64_t gap_from, gap_to;
 };
@@ -67,7 +68,7 @@ static void close_poll(struct events_state *s)
     pp_assert(s->timer, "a long-poll ends twice");
     s->call->req->on_hang_up = NULL;
     pp_hub_unsubscribe(s->call->o->hub, &s->sub);
-    pp_list_remove(&s->call->api->polls, &s->node);
+    pp_poll_remove(&s->poll);
     pp_timer_close(s->timer);
     s->timer = NULL;
 }
@@ -155,10 +156,9 @@ static void on_poll_hang_up(struct pp_http_request *req)
         pp_timer_start(s->timer, CATCH_UP_MS, 0);
 }
 
-void pp_events_end_polls(struct pp_api *api)
+static void end_poll(struct pp_poll *poll)
 {
-    pp_list_each (node, &api->polls)
-        answer_poll(pp_container_of(node, struct events_state, node), NULL, 0);
+    answer_poll(pp_container_of(poll, struct events_state, poll), NULL, 0);
 }
 
 static void open_poll(struct pp_call *call, struct events_state *s)
@@ -172,8 +172,12 @@ static void open_poll(struct pp_call *call, struct events_state *s)
         s->wait_ms = 0;
     pp_timer_start(s->timer, s->wait_ms > 0 ? s->wait_ms : CATCH_UP_MS, 0);
     call->out.max = POLL_BYTES;
-    s->sub = (struct pp_sub){.events = &poll_events, .format = PP_SUB_JSON, .max = (uint16_t)s->limit};
-    pp_list_push(&call->api->polls, &s->node);
+    s->sub = (struct pp_sub){.events = &poll_events,
+                             .format = PP_SUB_JSON,
+                             .max = (uint16_t)s->limit,
+                             .memory = &call->caller->subscriptions};
+    s->poll = (struct pp_poll){.call = call, .answer = end_poll};
+    pp_poll_add(&s->poll);
     call->req->handler = s;
     call->req->on_hang_up = on_poll_hang_up;
     enum pp_err err = pp_hub_subscribe(call->o->hub, &s->sub, s->keys.keys, s->keys.n, s->after);
@@ -187,6 +191,7 @@ struct stream_sub {
     struct pp_sub sub;
     struct pp_http_stream stream;
     struct pp_api *api;
+    struct pp_caller *caller; /* a reference */
 };
 
 static struct pp_http_server *server_of(const struct stream_sub *s)
@@ -265,6 +270,8 @@ static void on_stream_closed(struct pp_http_stream *stream)
     pp_hub_unsubscribe(s->api->o.hub, &s->sub);
     pp_assert(s->api->streams > 0, "more streams closed than were opened");
     s->api->streams--;
+    s->caller->streams--;
+    pp_caller_unref(s->caller);
     free(s);
 }
 
@@ -287,6 +294,9 @@ static void start_stream(struct pp_call *call, struct events_state *s, struct st
 
     pp_assert(s->keys.n > 0 && s->keys.n <= PP_SUB_KEYS_MAX, "a stream has no keys, or too many");
     out->api->streams++;
+    out->caller = pp_caller_ref(call->caller);
+    out->caller->streams++;
+    out->sub.memory = &out->caller->subscriptions;
     if (piece && server->ops->send(server, &out->stream, &piece, 1) != PP_OK)
         pp_log(call->o->log, PP_LOG_DEBUG, "subscriber left at once", NULL);
     pp_piece_unref(piece);
@@ -361,9 +371,8 @@ static void on_keys_allowed(struct pp_call *call)
 
     if (call->api->draining) {
         pp_call_problem(call, PP_API_OVERLOADED, NULL, "this process is stopping");
-    } else if (pp_hub_subscribers(hub) >= call->o->params->max_subscribers) {
-        pp_call_problem(call, PP_API_OVERLOADED, NULL,
-                        "there are as many subscribers as events.max_subscribers permits");
+    } else if (!pp_event_place(call, s->keys.keys, s->keys.n, wants_stream(call))) {
+        return; /* the call has been answered */
     } else if (s->after == PP_SUB_FROM_NOW) {
         on_number_checked(&s->check, PP_OK);
     } else {

@@ -209,6 +209,8 @@ struct pp_config {
         int64_t retention_ms;
         int64_t max_bytes;
         int64_t max_subscribers;
+        /* of one key, or of one address without a key; PP_CONFIG_NONE: no limit of its own */
+        int64_t max_subscribers_per_key;
     } events;
     struct {
         const char *url; /* "none" or "amqp[s]://..."; may contain a password */

@@ -21,6 +21,7 @@
 /* The states of a subscriber: NEW -> CATCHING_UP <-> LIVE. CATCHING_UP and LIVE can go to ENDED. */
 enum pp_sub_state { PP_SUB_NEW, PP_SUB_CATCHING_UP, PP_SUB_LIVE, PP_SUB_ENDED };
 
+struct pp_account;
 struct pp_sub;
 struct pp_sub_link;
 
@@ -65,6 +66,10 @@ struct pp_sub {
     uint64_t at;        /* the subscriber got all its events up to this number */
     struct pp_sub_link *links;
     struct pp_node in_hub;
+    /* The owner may set the account that pays pp_hub_memory() while the subscription is open. NULL:
+     * none. */
+    struct pp_account *memory;
+    size_t charged; /* bytes that `memory` has paid */
 };
 
 struct pp_hub;
@@ -101,9 +106,11 @@ struct pp_hub_check {
 };
 void pp_hub_check(struct pp_hub *hub, struct pp_hub_check *check);
 
+/* Returns the most memory that a subscription of these keys takes, in bytes. */
+size_t pp_hub_memory(const char *const *keys, size_t n_keys);
 /* Subscribes to all events with a number above `after` (PP_SUB_FROM_NOW: above the newest one).
  * Copies the keys. The hub may call deliver() before this returns. Returns PP_ENOMEM when out of
- * memory. */
+ * memory, or PP_EFULL if the subscriber's account has too little left. */
 #define PP_SUB_FROM_NOW UINT64_MAX
 pp_must_check enum pp_err pp_hub_subscribe(struct pp_hub *hub, struct pp_sub *sub, const char *const *keys,
                                            size_t n_keys, uint64_t after);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/ledger.h"
 #include "events/hub_internal.h"
 
 /* --- topics and their subscribers --- */
@@ -47,6 +48,17 @@ static bool is_linked(const struct pp_sub *sub, const char *key)
     return false;
 }
 
+/* Each subscriber pays for the topics of its keys as if nobody shared them, and for what malloc()
+ * and the hash table add. */
+size_t pp_hub_memory(const char *const *keys, size_t n_keys)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < n_keys; i++)
+        n += sizeof(struct pp_sub_link) + sizeof(struct pp_topic) + strlen(keys[i]) + 48;
+    return n;
+}
+
 /* Links the subscriber to the topic of each key. Each topic gets one link, even if a key is
  * repeated. The links belong to the subscriber: while a topic is delivered, deliver() may end the
  * subscriber and free its links. */
@@ -56,6 +68,10 @@ enum pp_err pp_hub_link(struct pp_hub *hub, struct pp_sub *sub, const char *cons
 
     pp_assert(sub->state == PP_SUB_NEW, "a subscriber subscribes once");
     pp_assert(n > 0 && n <= PP_SUB_KEYS_MAX, "no keys, or too many");
+    size_t memory = pp_hub_memory(keys, n);
+    if (sub->memory && !pp_account_take(sub->memory, memory))
+        return PP_EFULL;
+    sub->charged = sub->memory ? memory : 0;
     sub->links = calloc(n, sizeof(*sub->links));
     sub->n_links = 0;
     for (size_t i = 0; sub->links && i < n; i++) {
@@ -83,6 +99,9 @@ void pp_hub_unlink(struct pp_hub *hub, struct pp_sub *sub)
     free(sub->links);
     sub->links = NULL;
     sub->n_links = 0;
+    if (sub->charged > 0)
+        pp_account_give(sub->memory, sub->charged);
+    sub->charged = 0;
 }
 
 /* Returns true if `prefix` consists of the first parts of `key`: "results" is a prefix of

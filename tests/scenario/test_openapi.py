@@ -30,8 +30,8 @@ from harness import SLOW, Origin, Pool, check, free_port, same, scenario, wait_u
 
 ROOT = os.environ.get("PP_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 JSON, NDJSON, PROBLEM, CLOUDEVENT = "application/json", "application/x-ndjson", "application/problem+json", "application/cloudevents+json"
-# Statuses that a test can't cause at will: they come from races, from many requests at once, or from
-# faults of photopool.
+# Statuses that a test can't cause at will: they come from races, from many requests at once, or
+# from faults of photopool.
 UNSEEN = {"409", "429", "500", "503"}
 KEYS = {"all": ["submit", "read", "admin"], "reader": ["read"], "submitter": ["submit"], "bound": ["submit", "read", "admin"]}
 SECRETS = ["whsec_" + base64.b64encode(bytes([n]) * 32).decode() for n in (1, 2)]

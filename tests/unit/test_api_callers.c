@@ -1,9 +1,11 @@
-/* Tests the limits of callers: requests of a key and of an address, wrong keys, and the table of
- * callers. */
+/* Tests the limits of callers: requests of a key and of an address, wrong keys, subscriptions, and
+ * the table of callers. */
 #include <openssl/sha.h>
 #include <unistd.h>
 
 #include "api_run.h"
+#include "events/hub.h"
+#include "fake_delivery.h"
 #include "photopool/scope.h"
 
 static struct pp_api_key key(const char *name, unsigned scopes)
@@ -190,12 +192,115 @@ static void callers_have_accounts(void **state)
     t->authorization = NULL;
 }
 
+/* --- subscriptions --- */
+
+/* An event log without events, and the long-polls that wait for them. */
+struct polls {
+    struct fake_log log;
+    struct pp_http_request requests[20];
+    size_t n;
+};
+
+static void open_events(struct api_run *t, struct polls *p)
+{
+    *p = (struct polls){0};
+    fake_log_open(&p->log, t->loop);
+    api_stop(t);
+    t->params.max_subscribers = 10;
+    t->options.hub = pp_hub_open(&(struct pp_hub_options){.loop = t->loop, .events = &p->log.base});
+    t->api = pp_api_open(&t->options);
+    assert_non_null(t->options.hub);
+    while (p->log.reads == 0 || pp_hub_busy(t->options.hub) > 0)
+        (void)pp_loop_turn(t->loop, true);
+}
+
+static void close_events(struct api_run *t, struct polls *p)
+{
+    pp_api_end(t->api);
+    api_stop(t);
+    pp_hub_stop(t->options.hub);
+    while (pp_hub_busy(t->options.hub) > 0)
+        (void)pp_loop_turn(t->loop, true);
+    pp_hub_close(t->options.hub);
+    fake_log_close(&p->log);
+    t->options.hub = NULL;
+    t->api = pp_api_open(&t->options);
+}
+
+/* Begins a long-poll of this address. Returns how many requests were answered at once. */
+static size_t poll_from(struct api_run *t, struct polls *p, const char *peer)
+{
+    size_t before = t->server.replies;
+
+    t->peer = peer;
+    api_begin(t, &p->requests[p->n++], PP_GET, "/v1/events?key=results&wait=60", NULL, 0);
+    return t->server.replies - before;
+}
+
+/* One address can't take all long-polls: its own oldest one is answered for a newer one. */
+static void one_caller_can_not_take_all_polls(void **state)
+{
+    struct api_run *t = *state;
+    struct polls p;
+
+    open_events(t, &p);
+    for (int i = 0; i < 9; i++)
+        assert_int_equal(poll_from(t, &p, "192.0.2.1"), 0);
+    assert_int_equal(poll_from(t, &p, "192.0.2.1"), 1);
+    assert_int_equal(t->server.status, 200);
+    assert_string_equal(t->server.body, "{\"events\":[],\"last\":0,\"gap\":null}");
+    assert_int_equal(poll_from(t, &p, "192.0.2.2"), 0);
+    /* All places are taken now. Another caller is refused, and the first one as well. */
+    assert_int_equal(poll_from(t, &p, "192.0.2.3"), 1);
+    assert_int_equal(t->server.status, 503);
+    close_events(t, &p);
+}
+
+static void a_key_has_a_limit_of_subscriptions(void **state)
+{
+    struct api_run *t = *state;
+    struct polls p;
+
+    open_events(t, &p);
+    t->params.max_subscribers_per_key = 2;
+    assert_int_equal(poll_from(t, &p, "192.0.2.1"), 0);
+    assert_int_equal(poll_from(t, &p, "192.0.2.1"), 0);
+    assert_int_equal(poll_from(t, &p, "192.0.2.1"), 1);
+    assert_int_equal(poll_from(t, &p, "192.0.2.2"), 0);
+    close_events(t, &p);
+}
+
+/* The keys of subscriptions take memory, which has a limit. */
+static void keys_of_subscriptions_are_charged(void **state)
+{
+    struct api_run *t = *state;
+    struct polls p;
+
+    t->ledger.rows[PP_RES_SUBSCRIPTIONS].limit = 1600;
+    open_events(t, &p);
+    assert_int_equal(poll_from(t, &p, "192.0.2.1"), 0);
+    assert_in_range(t->ledger.rows[PP_RES_SUBSCRIPTIONS].used, 100, 800);
+    while (poll_from(t, &p, "192.0.2.1") == 0)
+        assert_true(p.n < 10);
+    assert_int_equal(t->server.status, 503);
+    assert_in_range(t->ledger.rows[PP_RES_SUBSCRIPTIONS].used, 100, 800);
+    close_events(t, &p);
+    assert_int_equal(t->ledger.rows[PP_RES_SUBSCRIPTIONS].used, 0);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, api_open, api_close)
     const struct CMUnitTest tests[] = {
-        TEST(a_key_has_a_limit),     TEST(an_address_has_a_limit), TEST(wrong_keys),
-        TEST(wrong_keys_in_the_log), TEST(the_table_is_bounded),   TEST(callers_have_accounts),
+        TEST(a_key_has_a_limit),
+        TEST(an_address_has_a_limit),
+        TEST(wrong_keys),
+        TEST(wrong_keys_in_the_log),
+        TEST(the_table_is_bounded),
+        TEST(callers_have_accounts),
+        TEST(one_caller_can_not_take_all_polls),
+        TEST(a_key_has_a_limit_of_subscriptions),
+        TEST(keys_of_subscriptions_are_charged),
     };
 
     return cmocka_run_group_tests_name("api_callers", tests, NULL, NULL);

@@ -70,8 +70,9 @@ struct pp_params {
     /* --- parameters of events and delivery --- */
     uint32_t max_posts; /* all webhooks together have at most this many posts in flight */
     uint32_t max_subscribers;
-    int64_t events_ms;     /* events are kept for this time, in ms */
-    uint64_t events_bytes; /* at most this many bytes of event data are kept */
+    uint32_t max_subscribers_per_key; /* of one caller; 0: no limit of its own */
+    int64_t events_ms;                /* events are kept for this time, in ms */
+    uint64_t events_bytes;            /* at most this many bytes of event data are kept */
     const struct pp_api_key *keys;
     size_t n_keys;
     bool metrics_public;
