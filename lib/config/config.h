@@ -145,6 +145,7 @@ struct pp_config {
     struct {
         const char *url; /* "file:PATH" or "s3://bucket?..."; may contain a password */
         enum pp_config_fsync fsync;
+        int64_t min_free_bytes; /* 0: off */
     } blobs;
     struct {
         int64_t max_photos_per_item;

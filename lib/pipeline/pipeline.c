@@ -74,12 +74,15 @@ static void on_finished(void *data, struct pp_transfer *t)
  * begun to claim. */
 static enum pp_err open_worker(struct pp_pipeline *p)
 {
-    p->gate = pp_gate_open(&(struct pp_gate_options){.loop = p->loop,
-                                                     .log = p->log,
-                                                     .blobs = p->blobs,
-                                                     .data = p,
-                                                     .on_open = on_gate_open,
-                                                     .on_retry = on_gate_retry});
+    p->gate = pp_gate_open(&(struct pp_gate_options){
+        .loop = p->loop,
+        .log = p->log,
+        .blobs = p->blobs,
+        .space = {.dir = {[PP_SPACE_BLOBS] = p->params->blobs_dir, [PP_SPACE_DATA] = p->params->data_dir},
+                  .min_free = p->params->min_free},
+        .data = p,
+        .on_open = on_gate_open,
+        .on_retry = on_gate_retry});
     if (!p->gate)
         return PP_ENOMEM;
     enum pp_err err =

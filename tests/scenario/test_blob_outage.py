@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=240
-"""A blob store that fails for some seconds under load: full, without inodes, read-only, with a file
-in place of a folder, and an S3 store that answers 403 or 503.
+"""A blob store that fails for some seconds under load: almost full, full, without inodes, read-only,
+with a file in place of a folder, and an S3 store that answers 403 or 503.
 
 Each time the worker must stop claiming and say so: one line in the log, /readyz, a metric. It must
 not download in a loop: at the origin, requests <= 1.05 x photos. When the store works again the
@@ -31,6 +31,8 @@ MS_RDONLY, MS_REMOUNT = 1, 32
 class Disk:
     """A tmpfs with a folder for photos."""
 
+    resource, min_free = "the blob store", 0
+
     def __init__(self, case, name):
         self.mount = case.path(name)
         os.mkdir(self.mount)
@@ -46,6 +48,20 @@ class Disk:
                 return False
             return True
         wait_until(done, 10, "the disk is mounted again")
+
+
+class Low(Disk):
+    """There is less free space than blobs.min_free, which is 5 % of a small disk."""
+
+    words, resource, min_free = "MiB are free in", "the disk", "1GiB"
+
+    def fail(self):
+        s = os.statvfs(self.mount)
+        with open(os.path.join(self.mount, "ballast"), "wb") as f:
+            os.posix_fallocate(f.fileno(), 0, s.f_bavail * s.f_frsize - s.f_blocks * s.f_frsize // 25)
+
+    def heal(self):
+        os.remove(os.path.join(self.mount, "ballast"))
 
 
 class Full(Disk):
@@ -148,6 +164,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Bucket:
+    resource, min_free = "the blob store", 0
+
     def __init__(self, status):
         self.server, self.status = Server(), status
         self.words = f"the store answers {status}"
@@ -169,9 +187,9 @@ def await_signs(pool, store, failed_at):
         return pool.get("/readyz").json["roles"]["worker"]
 
     reason = wait_until(lambda: worker().get("reason"), 2, "/readyz says that the worker is not ready")
-    check(store.words in reason and reason.startswith("the blob store: "), f"reason of /readyz: {reason}")
+    check(store.words in reason and reason.startswith(store.resource + ": "), f"reason of /readyz: {reason}")
     same(pool.get("/readyz").status, 503, "status of /readyz")
-    same(pool.metric("photopool_blob_store_up"), 0.0, "blob_store_up")
+    same(pool.metric("photopool_blob_store_up"), float(store.resource == "the disk"), "blob_store_up")
     wait_until(lambda: "fetching is paused" in pool.text(), 2, "a line in the log")
     return time.monotonic() - failed_at, reason
 
@@ -179,7 +197,7 @@ def await_signs(pool, store, failed_at):
 def outage(case, name, store):
     origin = Origin(case, hosts="*.example delay=50-150 bytes=20000")
     pool = Pool(case, origin=origin, config={"clients.rpm": None, "clients.concurrency": 8, "blobs.url": store.url, "keep.threads": 8,
-                                             "blobs.fsync": "off"}).start()
+                                             "blobs.fsync": "off", "blobs.min_free": store.min_free}).start()
     each = PHOTOS // CLIENTS
     batches = [pool.submit(str(c), [{"id": f"{c}-{i}", "photos": [origin.url(f"h{c}.example", f"/{name}/{c}/{i}.jpg")]} for i in range(each)])
                for c in range(CLIENTS)]
@@ -230,7 +248,7 @@ def outage(case, name, store):
 
 
 def test_disks(case):
-    kinds = [k for k in (Full, NoInodes, ReadOnly, Broken) if ONLY in ("", k.__name__)]
+    kinds = [k for k in (Low, Full, NoInodes, ReadOnly, Broken) if ONLY in ("", k.__name__)]
     try:
         own_mounts()
     except Skipped as e:

@@ -21,6 +21,7 @@
 #include "runtime/mailbox.h"
 
 #define TICK_MS      100
+#define SPACE_MS     1000 /* disk space is measured at this interval */
 #define PROBE_FILES  8
 #define PROBE_MEMORY (4u << 20)
 
@@ -35,6 +36,7 @@ struct gate_probe {
     struct pp_gate *gate;
     enum pp_gate_kind kind;
     bool in_flight, ok;
+    struct pp_space space; /* only the probe's thread uses this while the probe is in flight */
 };
 
 struct pp_gate {
@@ -45,7 +47,8 @@ struct pp_gate {
     struct pp_lane_home *home;
     struct gate_probe probe;
     struct pp_mailbox *mailbox;
-    bool stopped;
+    bool stopped, measured;
+    int64_t measured_ms;  /* disk space was last measured at this time */
     uint64_t kept_before; /* `kept` when the blob store was last well again */
     /* Other threads use the members below. The mail is in the mailbox while `posted`. */
     struct pp_mail mail;
@@ -255,15 +258,36 @@ static void work_probe(void *state, struct pp_job *job)
 {
     struct gate_probe *probe = pp_container_of(job, struct gate_probe, job);
     struct pp_blob_store *blobs = probe->gate->o.blobs;
+    char text[PP_GATE_TEXT_MAX];
 
     (void)state;
     switch (probe->kind) {
-    case PP_GATE_BLOBS: probe->ok = blobs->ops->check(blobs) == PP_OK; break;
+    case PP_GATE_BLOBS:
+        probe->ok = blobs->ops->check(blobs) == PP_OK;
+        if (!probe->ok)
+            pp_gate_fault(probe->gate, PP_GATE_BLOBS, NULL); /* updates the text */
+        break;
+    case PP_GATE_SPACE:
+        probe->ok = pp_space_measure(&probe->space, text, sizeof(text));
+        if (!probe->ok)
+            pp_gate_fault(probe->gate, PP_GATE_SPACE, text);
+        break;
     case PP_GATE_FILES: probe->ok = files_work(); break;
     default: probe->ok = memory_works();
     }
-    if (!probe->ok && probe->kind == PP_GATE_BLOBS)
-        pp_gate_fault(probe->gate, PP_GATE_BLOBS, NULL); /* updates the text */
+}
+
+/* Takes the result of a measurement. The first one says whether a disk is so small that less than
+ * blobs.min_free must be free. */
+static void on_measured(struct pp_gate *gate)
+{
+    gate->o.space = gate->probe.space;
+    for (int i = 0; i < PP_SPACE_DIRS && !gate->measured; i++)
+        if (gate->o.space.minimum[i] > 0 && gate->o.space.minimum[i] < gate->o.space.min_free)
+            pp_log(gate->o.log, PP_LOG_INFO, "blobs.min_free is lowered, because the disk is small", "folder",
+                   gate->o.space.dir[i], "configured", PP_LOG_INT(gate->o.space.min_free), "now",
+                   PP_LOG_INT(gate->o.space.minimum[i]), NULL);
+    gate->measured = true;
 }
 
 static void on_probed(struct pp_job *job)
@@ -274,6 +298,10 @@ static void on_probed(struct pp_job *job)
     bool waits = probe->kind == PP_GATE_BLOBS && atomic_load(&gate->waits) > 0;
 
     probe->in_flight = false;
+    if (probe->kind == PP_GATE_SPACE)
+        on_measured(gate);
+    if (state->state == PP_LOCAL_WELL) /* disk space is measured also while there is enough */
+        return;
     if (probe->ok && probe->kind == PP_GATE_BLOBS) {
         /* Bodies may begin to wait until this store. on_retry() comes after it, so it finds all. */
         atomic_fetch_add(&gate->blobs_round, 1);
@@ -295,6 +323,11 @@ static void on_tick(void *data)
 {
     struct pp_gate *gate = data;
 
+    if (gate->o.space.min_free > 0 && !gate->probe.in_flight &&
+        now_of(gate) - gate->measured_ms >= SPACE_MS) {
+        gate->measured_ms = now_of(gate);
+        start_probe(gate, PP_GATE_SPACE);
+    }
     for (int k = 0; k < PP_GATE_KINDS; k++) {
         say(gate, (enum pp_gate_kind)k);
         if (!gate->probe.in_flight && pp_local_fault_probe_due(&gate->faults[k].state, now_of(gate)))
@@ -302,6 +335,8 @@ static void on_tick(void *data)
     }
     if (pp_gate_closed(gate))
         pp_timer_start(gate->timer, TICK_MS, 0);
+    else if (gate->o.space.min_free > 0)
+        pp_timer_start(gate->timer, SPACE_MS, 0);
 }
 
 /* --- opening, stopping, closing --- */
@@ -315,16 +350,20 @@ struct pp_gate *pp_gate_open(const struct pp_gate_options *options)
         return NULL;
     gate->o = *options;
     gate->probe.gate = gate;
+    gate->probe.space = options->space;
+    gate->measured_ms = now_of(gate) - SPACE_MS;
     pthread_mutex_init(&gate->lock, NULL);
     gate->timer = pp_timer_open(options->loop, on_tick, gate);
     gate->mailbox = pp_mailbox_open(options->loop, on_mail, gate);
     gate->lane =
         pp_lane_open(&(struct pp_lane_options){.name = "probe", .threads = 1, .capacity = 1, .max_batch = 1});
     gate->home = gate->lane ? pp_lane_home_open(gate->lane, options->loop) : NULL;
-    if (gate->timer && gate->mailbox && gate->home)
-        return gate;
-    pp_gate_close(gate);
-    return NULL;
+    if (!gate->timer || !gate->mailbox || !gate->home) {
+        pp_gate_close(gate);
+        return NULL;
+    }
+    pp_timer_start(gate->timer, 0, 0);
+    return gate;
 }
 
 void pp_gate_stop(struct pp_gate *gate)
@@ -357,4 +396,10 @@ void pp_gate_write_metrics(const struct pp_gate *gate, struct pp_buf *out)
                   "# HELP photopool_blob_store_up 1 if the blob store takes photos, 0 if it fails.\n"
                   "# TYPE photopool_blob_store_up gauge\nphotopool_blob_store_up %d\n",
                   gate->faults[PP_GATE_BLOBS].state.state == PP_LOCAL_WELL);
+    if (gate->measured && gate->o.space.dir[PP_SPACE_BLOBS])
+        pp_buf_printf(out,
+                      "# HELP photopool_blob_store_free_bytes Free disk space of a blob store of files.\n"
+                      "# TYPE photopool_blob_store_free_bytes gauge\n"
+                      "photopool_blob_store_free_bytes %" PRIu64 "\n",
+                      gate->o.space.free_bytes[PP_SPACE_BLOBS]);
 }

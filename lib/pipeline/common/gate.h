@@ -1,4 +1,4 @@
-/* gate.h: stops a worker's claims while something of its own fails: the blob store,
+/* gate.h: stops a worker's claims while something of its own fails: the blob store, disk space,
  * descriptors, memory (core/local_fault.h).
  *
  *   any thread: pp_gate_fault() --mail--> closed: the claimer claims nothing
@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "photopool/port/blob_store.h"
 #include "pipeline/common/hand_back.h"
+#include "pipeline/common/space.h"
 #include "runtime/loop.h"
 
 #define PP_GATE_TEXT_MAX 200
@@ -27,6 +28,7 @@
 /* The resources: X(NAME, name for operators). */
 #define PP_GATE_TABLE(X)       \
     X(BLOBS, "the blob store") \
+    X(SPACE, "the disk")       \
     X(FILES, "descriptors")    \
     X(MEMORY, "memory")
 
@@ -43,6 +45,7 @@ struct pp_gate_options {
     struct pp_loop *loop;
     struct pp_log *log;
     struct pp_blob_store *blobs;
+    struct pp_space space; /* which folders need free space; the gate measures them each second */
     void *data;
     /* The gate has opened: claims may go on. */
     void (*on_open)(void *data);

@@ -7,6 +7,7 @@
 #define PP_BACK_TABLE(X)      \
     X(NOT, "")                \
     X(BLOBS, "blob_store")    \
+    X(SPACE, "disk_space")    \
     X(FILES, "descriptors")   \
     X(MEMORY, "memory")       \
     X(SLOT, "slot")           \

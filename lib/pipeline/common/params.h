@@ -36,6 +36,9 @@ struct pp_params {
     uint32_t max_redirects;
     /* the bodies in memory of one fetch loop have at most this many bytes together */
     uint64_t buffer_bytes;
+    /* At least this many bytes must be free on the disks of these folders; NULL: no such folder. */
+    uint64_t min_free;
+    const char *blobs_dir, *data_dir;
     /* --- defaults for clients without settings; reloadable --- */
     uint32_t client_rpm; /* requests in any 60 s; 0: unlimited */
     uint32_t client_concurrency;
