@@ -114,6 +114,8 @@ void pp_wire_params_reload(struct pp_wire_params *w, const struct pp_config *c)
     p->router_margin = c->router.margin;
     p->drain_ms = c->worker.drain_ms;
     p->high_water = (uint64_t)c->ingest.high_water;
+    p->queue_bytes = (uint64_t)c->ingest.max_bytes;
+    p->max_keys = (uint32_t)c->ingest.max_keys;
     p->idempotency_ms = c->idempotency.retention_ms;
     p->results_ms = c->results.retention_ms;
     p->metrics_public = c->http.metrics_public;

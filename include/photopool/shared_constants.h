@@ -43,4 +43,9 @@ _Static_assert(PP_MARKS_KEPT_MS >= PP_RATE_KEPT_MS + 2 * PP_RATE_BUCKET_MS,
 /* the coordinator keeps this many slow hosts, and then drops the oldest */
 #define PP_SLOW_HOSTS_MAX 100000
 
+/* --- the ingest queue --- */
+
+/* An entry counts towards the high water as at least one photo for each of these bytes. */
+#define PP_INGEST_WEIGHT_BYTES 256
+
 #endif

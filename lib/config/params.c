@@ -131,7 +131,12 @@ P(SIZE, "blobs.min_free", blobs.min_free_bytes, "1GiB", 0, GIB(1024 * 1024), 0,
   "Below this free space of the disks of photos and databases workers fetch nothing; on a small disk 5 % of it.")
 
 P(COUNT, "ingest.high_water", ingest.high_water, "5M", 1, 1e9, LIVE,
-  "Photos accepted and not yet planned; beyond it POST answers 503.")
+  "Photos accepted and not yet planned; beyond it POST answers 503. A batch counts as at least its number of items, "
+  "and one for every 256 bytes.")
+P(SIZE, "ingest.max_bytes", ingest.max_bytes, "4GiB", MIB(1), GIB(1048576), LIVE,
+  "Bytes of batches accepted and not yet planned; beyond it POST answers 503.")
+P(COUNT, "ingest.max_keys", ingest.max_keys, "100k", 1, 1e9, LIVE,
+  "Idempotency-Keys that one client can use in an hour; beyond it POST with a new key answers 429.")
 P(COUNT, "ingest.plan_chunk", ingest.plan_chunk, "500", 1, 1e4, 0,
   "Items planned in one transaction.")
 P(BOOL, "ingest.journal", ingest.journal, "on", 0, 0, 0,

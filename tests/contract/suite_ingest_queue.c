@@ -405,6 +405,101 @@ static void high_water_by_photos(void **state)
     assert_int_equal(stats(k).photos, 20);
 }
 
+/* Items without photos, and bytes, count towards the high water, too. */
+static void high_water_by_items_and_bytes(void **state)
+{
+    struct kit *k = *state;
+    static const char big[5120];
+    struct pp_ingest_append r = entry("c", "b_1", "x");
+    r.entry.n_photos = 0;
+    r.entry.n_items = 30;
+    r.high_water = 31;
+    OK(k, append, &r);
+    r.entry.batch_id = "b_2";
+    r.entry.n_items = 1;
+    r.entry.payload = big;
+    r.entry.payload_n = sizeof big; /* weighs 20 */
+    OK(k, append, &r);
+    reopen(k);
+    r.entry.batch_id = "b_3";
+    r.high_water = 50;
+    RUN(k, append, &r);
+    assert_int_equal(r.req.err, PP_EFULL);
+    take(k, 9, 1000000);
+    ack(k, "b_2");
+    r.high_water = 31;
+    OK(k, append, &r);
+    RUN(k, append, &r);
+    assert_int_equal(r.req.err, PP_EEXISTS);
+    r.entry.batch_id = "b_4";
+    r.high_water = 50;
+    RUN(k, append, &r);
+    assert_int_equal(r.req.err, PP_EFULL);
+    ack(k, "b_1");
+    ack(k, "b_3");
+    r.high_water = 1;
+    OK(k, append, &r);
+}
+
+static void bounded_by_bytes(void **state)
+{
+    struct kit *k = *state;
+    struct pp_ingest_append r = entry("c", "b_1", "12345");
+    r.max_bytes = 6;
+    OK(k, append, &r);
+    r.entry.batch_id = "b_2";
+    OK(k, append, &r); /* Only 5 bytes wait. */
+    r.entry.batch_id = "b_3";
+    RUN(k, append, &r);
+    assert_int_equal(r.req.err, PP_EFULL);
+    reopen(k);
+    take(k, 9, 1000);
+    RUN(k, append, &r);
+    assert_int_equal(r.req.err, PP_EFULL);
+    ack(k, "b_1");
+    OK(k, append, &r);
+    /* An entry that is set aside does not count. */
+    struct pp_ingest_poison p = {.batch_id = "b_2", .reason = "damaged"};
+    OK(k, poison, &p);
+    r.entry.batch_id = "b_4";
+    OK(k, append, &r);
+}
+
+/* A client may use a number of keys in an hour. Keys that it has used already still find their
+ * answer, and other clients and requests without a key are not affected. */
+static void keys_are_bounded(void **state)
+{
+    struct kit *k = *state;
+    struct pp_ingest_append r = entry("c", "b_1", "x");
+    r.key = "one";
+    r.answer = "1";
+    r.answer_n = 1;
+    r.max_keys = 2;
+    OK(k, append, &r);
+    struct pp_ingest_append second = r;
+    second.entry.batch_id = "b_2";
+    second.key = "two";
+    OK(k, append, &second);
+    reopen(k);
+    struct pp_ingest_append third = r;
+    third.entry.batch_id = "b_3";
+    third.key = "three";
+    RUN(k, append, &third);
+    assert_int_equal(third.req.err, PP_EBUSY);
+    assert_int_equal(stats(k).entries, 2);
+    r.entry.batch_id = "b_4";
+    RUN(k, append, &r);
+    assert_int_equal(r.req.err, PP_EEXISTS);
+    assert_int_equal(r.old_answer_n, 1);
+    append(k, "c", "b_5", "x");
+    third.entry.client = "d";
+    OK(k, append, &third);
+    third.entry.client = "c";
+    third.entry.batch_id = "b_6";
+    third.now_ms += 3600000;
+    OK(k, append, &third);
+}
+
 static void poison_is_set_aside(void **state)
 {
     struct kit *k = *state;
@@ -707,12 +802,27 @@ int pp_suite_ingest_queue(const struct pp_ingest_subject *s)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, open_kit, close_kit)
     const struct CMUnitTest tests[] = {
-        T(comes_out_as_it_went_in),   T(without_photos),          T(oldest_first_and_bounded),
-        T(others_come_in_turn),       T(acked_is_gone),           T(a_restart_gives_back_what_was_taken),
-        T(keys_find_their_answer),    T(a_key_can_be_asked_for),  T(refused_append_keeps_no_key),
-        T(high_water_by_photos),      T(poison_is_set_aside),     T(cancelled_before_planning),
-        T(read_and_listed),           T(a_large_entry),           T(many_at_once),
-        T(an_append_wakes),           T(asked_what_became_of_it), T(appended_twice),
+        T(comes_out_as_it_went_in),
+        T(without_photos),
+        T(oldest_first_and_bounded),
+        T(others_come_in_turn),
+        T(acked_is_gone),
+        T(a_restart_gives_back_what_was_taken),
+        T(keys_find_their_answer),
+        T(a_key_can_be_asked_for),
+        T(refused_append_keeps_no_key),
+        T(high_water_by_photos),
+        T(high_water_by_items_and_bytes),
+        T(bounded_by_bytes),
+        T(keys_are_bounded),
+        T(poison_is_set_aside),
+        T(cancelled_before_planning),
+        T(read_and_listed),
+        T(a_large_entry),
+        T(many_at_once),
+        T(an_append_wakes),
+        T(asked_what_became_of_it),
+        T(appended_twice),
         T(given_back_is_no_delivery),
     };
     const struct CMUnitTest of_journals[] = {T(read_as_appended)};

@@ -238,6 +238,19 @@ static void the_queue_fails(void **state)
     assert_int_equal(api_ask(t, PP_POST, "/v1/batches", ONE), 202);
 }
 
+static void too_many_keys(void **state)
+{
+    struct api_run *t = *state;
+    char line[40];
+
+    t->ingest.append_err = PP_EBUSY;
+    t->key = "k";
+    assert_int_equal(api_ask(t, PP_POST, "/v1/batches", ONE), 429);
+    assert_string_equal(api_code(t), "rate_limited");
+    snprintf(line, sizeof(line), "Retry-After: %lld\n", 3600 - pp_loop_wall(t->loop) / 1000 % 3600LL);
+    assert_true(api_has_header(t, line));
+}
+
 static void bodies_are_bounded(void **state)
 {
     struct api_run *t = *state;
@@ -845,6 +858,7 @@ int main(void)
         TEST(a_key_covers_the_query),
         TEST(a_key_in_progress),
         TEST(the_queue_fails),
+        TEST(too_many_keys),
         TEST(bodies_are_bounded),
         TEST(draining_accepts),
         TEST(an_accepted_batch_is_readable_at_once),

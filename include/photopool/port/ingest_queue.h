@@ -16,6 +16,7 @@
 #define PHOTOPOOL_PORT_INGEST_QUEUE_H
 
 #include "photopool/req.h"
+#include "photopool/shared_constants.h"
 #include "photopool/task.h"
 
 struct pp_ingest_entry {
@@ -42,7 +43,11 @@ struct pp_ingest_append {
     uint8_t body_hash[32];
     const char *answer; /* body of the 202, which the queue keeps with the key */
     size_t answer_n;
-    uint64_t high_water; /* if this many photos wait, the answer is PP_EFULL; 0: no bound */
+    /* Bounds; 0: none. If entries with this weight in all (pp_ingest_weight()), or with this many
+     * bytes of payload, wait or are taken, the answer is PP_EFULL. If the client has used this many
+     * keys in the hour of `now_ms`, a new key is answered with PP_EBUSY. */
+    uint64_t high_water, max_bytes;
+    uint32_t max_keys;
     int64_t now_ms;
     /* The queue sets this field. PP_EEXISTS with an answer: an earlier request had the same key and
      * body, and got this answer. PP_EEXISTS without an answer: the batch id exists, or existed
@@ -50,6 +55,15 @@ struct pp_ingest_append {
     const char *old_answer;
     size_t old_answer_n;
 };
+
+/* Returns how much an entry counts towards the high water: the number of its photos or of its
+ * items, or a share of its bytes, whichever is most. So entries without photos are bounded, too. */
+static inline uint64_t pp_ingest_weight(const struct pp_ingest_entry *e)
+{
+    uint64_t most = e->payload_n / PP_INGEST_WEIGHT_BYTES;
+    most = e->n_items > most ? e->n_items : most;
+    return e->n_photos > most ? e->n_photos : most;
+}
 
 struct pp_ingest_take { /* takes the oldest waiting entries; n == 0: no entry waits */
     struct pp_req req;

@@ -81,17 +81,18 @@ static void on_own_appended(struct pp_req *req)
     jq_end(&a->op, a->result);
 }
 
-/* Sends the append to the local log. The log's high water counts only for an entry that the shared
- * queue lacks: for the others, the shared queue has checked its high water. */
+/* Sends the append to the local log. The log's bounds count only for an entry that the shared queue
+ * lacks: for the others, the shared queue has checked its bounds. */
 static enum pp_err append_to_own(struct jq_append_op *a, enum jq_state state, enum pp_err result)
 {
     struct jq *q = a->op.q;
     a->op.sub.append = *request(a);
     a->state = state;
     a->result = result;
-    if (state != JQ_MISSING)
-        a->op.sub.append.high_water = 0;
-    else if (q->high_water)
+    if (state != JQ_MISSING) {
+        a->op.sub.append.high_water = a->op.sub.append.max_bytes = 0;
+        a->op.sub.append.max_keys = 0;
+    } else if (q->high_water)
         a->op.sub.append.high_water = q->high_water;
     return jq_send(&a->op, q->own, JQ_append, on_own_appended);
 }

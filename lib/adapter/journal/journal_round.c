@@ -275,7 +275,9 @@ static void on_append_answered(struct pp_req *req)
 static void append_again(struct jq_round *s)
 {
     s->op.sub.append = s->again;
-    s->op.sub.append.high_water = 0; /* the entry was answered 202, so the shared queue must not refuse it */
+    /* The entry was answered 202, so the shared queue must not refuse it. */
+    s->op.sub.append.high_water = s->op.sub.append.max_bytes = 0;
+    s->op.sub.append.max_keys = 0;
     if (s->without_key)
         s->op.sub.append.key = NULL;
     jq_go_on(&s->op, jq_send(&s->op, s->op.q->inner, JQ_append, on_append_answered));

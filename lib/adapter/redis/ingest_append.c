@@ -12,7 +12,7 @@
 
 #include "adapter/redis/ingest_internal.h"
 
-enum { PARTS = 2, ANSWER_RAW = 1024 };
+enum { PARTS = 2, ANSWER_RAW = 1024, HOUR_MS = 3600000 };
 
 struct riq_append {
     /* The operation that appends. For a large payload it first asks Redis whether it would accept
@@ -124,6 +124,8 @@ static bool end_if_refused(struct riq_append *a, enum pp_err err, const struct r
         end_append(a, PP_EMISMATCH);
     else if (word && strcmp(word, "full") == 0)
         end_append(a, PP_EFULL);
+    else if (word && strcmp(word, "keys") == 0)
+        end_append(a, PP_EBUSY);
     else /* "parts": earlier parts have expired, or Redis has evicted them */
         end_append(a, PP_EIO);
     return true;
@@ -143,6 +145,8 @@ static void send_call(struct riq_append *a, bool only_ask, pp_riq_cb on_answer)
     pp_riq_begin(op, PP_RIQ_APPEND, on_answer);
     pp_riq_key(op, "parts", e->batch_id);
     pp_buf_printf(pp_redis_word_open(call), "%skey:%s:%s", op->q->tag, e->client, r->key ? r->key : "");
+    pp_redis_word_close(call);
+    pp_buf_printf(pp_redis_word_open(call), "%skeys:%s:%" PRId64, op->q->tag, e->client, r->now_ms / HOUR_MS);
     pp_redis_word_close(call);
     pp_riq_done_key(op, e->batch_id, true);
     pp_riq_args(op);
@@ -164,6 +168,8 @@ static void send_call(struct riq_append *a, bool only_ask, pp_riq_cb on_answer)
     pp_redis_put_num(call, a->parts);
     pp_redis_put(call, (const char *)a->packed + last, only_ask ? 0 : a->packed_n - last);
     pp_redis_put_text(call, e->cancelled ? "10" : "00");
+    pp_redis_put_num(call, r->only_key ? 0 : (int64_t)r->max_bytes);
+    pp_redis_put_num(call, r->only_key ? 0 : (int64_t)r->max_keys);
     pp_riq_send(op);
 }
 

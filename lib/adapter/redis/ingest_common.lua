@@ -17,10 +17,12 @@ local call = redis.call
 -- Parses a line of META. Its flags are two digits: cancelled, set aside. A line that photopool did
 -- not write becomes an entry of client '?', which the planner that takes it reports.
 local function parse(meta)
-  local flags, sid, client, photos, raw =
-    string.match(meta, '^(%d%d) (%S+) (%S+) %d+ %d+ %-?%d+ %d+ (%d+) (%d+) %d+')
+  local flags, sid, client, items, photos, raw =
+    string.match(meta, '^(%d%d) (%S+) (%S+) %d+ %d+ %-?%d+ (%d+) (%d+) (%d+) %d+')
+  raw = tonumber(raw or 0)
+  local weight = math.max(tonumber(photos or 0), tonumber(items or 0), math.floor(raw / INGEST_WEIGHT_BYTES))
   return {
-    meta = meta, sid = sid or '0-1', client = client or '?', photos = photos or '0', raw = tonumber(raw or 0),
+    meta = meta, sid = sid or '0-1', client = client or '?', photos = photos or '0', raw = raw, weight = weight,
     aside = flags ~= nil and string.sub(flags, 2, 2) == '1'
   }
 end
@@ -67,14 +69,26 @@ local function wake()
   end
 end
 
+-- Adds an entry to the sums in STATE, or takes it out of them: sign is 1 or -1. An older version
+-- has counted neither weight nor bytes; both sums are right again when the queue was empty.
+local function count(e, sign)
+  local left = call('HINCRBY', STATE, 'entries', sign)
+  -- Redis does not accept '-0' as a number.
+  call('HINCRBY', STATE, 'photos', string.format('%.0f', 0 + sign * tonumber(e.photos)))
+  if left <= 0 then
+    call('HSET', STATE, 'weight', '0', 'bytes', '0')
+    return
+  end
+  call('HINCRBY', STATE, 'weight', string.format('%.0f', 0 + sign * e.weight))
+  call('HINCRBY', STATE, 'bytes', string.format('%.0f', 0 + sign * e.raw))
+end
+
 -- Removes an entry that waits or is taken.
 local function leave(e, batch)
   local line = place(e, batch)
   call('XACK', STREAM, GROUP, e.sid)
   call('XDEL', STREAM, e.sid)
-  call('HINCRBY', STATE, 'entries', -1)
-  -- Redis does not accept '-0' as a number.
-  call('HINCRBY', STATE, 'photos', string.format('%.0f', 0 - tonumber(e.photos)))
+  count(e, -1)
   call('ZREM', TAKEN, line)
   if call('ZREM', LINES, line) == 1 then
     rehead(e.client)

@@ -72,7 +72,8 @@
 /* Redis keeps the payload of a poisoned batch for this many ms. */
 #define PP_INGEST_ASIDE_MS (7 * PP_DAY_MS)
 /* Parts of a payload without their entry expire after this many ms. */
-#define PP_INGEST_PART_TTL_MS (60 * PP_MINUTE_MS)
+#define PP_INGEST_KEY_COUNT_MS (2 * 60 * PP_MINUTE_MS)
+#define PP_INGEST_PART_TTL_MS  (60 * PP_MINUTE_MS)
 /* A consumer without entries is removed after this many ms of silence. */
 #define PP_INGEST_IDLE_CONSUMER_MS (60 * PP_MINUTE_MS)
 

@@ -68,7 +68,8 @@ static bool is_refusal(enum pp_err err)
     case PP_EEXISTS:
     case PP_EMISMATCH:
     case PP_ESTALE:
-    case PP_EFULL: return true;
+    case PP_EFULL:
+    case PP_EBUSY: return true;
     default: return false;
     }
 }

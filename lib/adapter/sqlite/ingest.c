@@ -28,6 +28,12 @@ static const char *const schema[] = {
     "CREATE INDEX keys_created ON keys(created);",
     "ALTER TABLE entries ADD COLUMN key TEXT;",
     "ALTER TABLE entries ADD COLUMN rejected INTEGER NOT NULL DEFAULT 0;",
+    "ALTER TABLE entries ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;"
+    "UPDATE entries SET bytes=coalesce((SELECT length(payload) FROM payloads p WHERE p.num=entries.num), 0);"
+    "ALTER TABLE entries ADD COLUMN weight INTEGER NOT NULL DEFAULT 0;"
+    "UPDATE entries SET weight=max(photos, items, bytes/256);"
+    "CREATE TABLE key_counts(client TEXT, hour INTEGER, n INTEGER NOT NULL, PRIMARY KEY(client, hour))"
+    " WITHOUT ROWID;",
 };
 
 #define COLUMNS                                                                                  \
@@ -35,17 +41,17 @@ static const char *const schema[] = {
     "e.deliveries,"                                                                              \
     " e.rejected"
 
-enum { COLUMN_COUNT = 11 };
+enum { COLUMN_COUNT = 11, HOUR_MS = 3600000 };
 
 #define QUERIES(X)                                                                                        \
     X(START, "UPDATE entries SET state=0 WHERE state=1")                                                  \
     X(GIVE_BACK, "UPDATE entries SET state=0, deliveries=deliveries-1 WHERE state=1")                     \
-    X(TOTALS, "SELECT count(*), total(photos) FROM entries WHERE state<2")                                \
+    X(TOTALS, "SELECT count(*), total(photos), total(weight), total(bytes) FROM entries WHERE state<2")   \
     X(OLDEST, "SELECT min(created) FROM entries WHERE state<2")                                           \
     X(POISONED, "SELECT count(*) FROM entries WHERE state=2")                                             \
     X(ADD, "INSERT INTO entries(batch, client, refresh, replay, created, items, photos, cancelled, key, " \
-           "rejected,"                                                                                    \
-           " state, deliveries) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0, 0)")                   \
+           "rejected, weight, bytes, state, deliveries)"                                                  \
+           " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, 0, 0)")                            \
     X(ADD_PAYLOAD, "INSERT INTO payloads(num, payload) VALUES(?1, ?2)")                                   \
     X(TAKE, "SELECT " COLUMNS ", length(p.payload) FROM entries e JOIN payloads p ON p.num=e.num"         \
             " WHERE e.state=0 ORDER BY e.num LIMIT ?1")                                                   \
@@ -54,7 +60,7 @@ enum { COLUMN_COUNT = 11 };
                " WHERE e.state=0 AND e.client=?1 ORDER BY e.num LIMIT 1")                                 \
     X(PAYLOAD, "SELECT payload FROM payloads WHERE num=?1")                                               \
     X(TAKEN, "UPDATE entries SET state=1, deliveries=deliveries+1, taken_by=?2 WHERE num=?1")             \
-    X(FIND, "SELECT num, state, photos FROM entries WHERE batch=?1")                                      \
+    X(FIND, "SELECT num, state, photos, weight, bytes FROM entries WHERE batch=?1")                       \
     X(DELETE, "DELETE FROM entries WHERE num=?1")                                                         \
     X(DELETE_PAYLOAD, "DELETE FROM payloads WHERE num=?1")                                                \
     X(POISON, "UPDATE entries SET state=2, reason=?2 WHERE num=?1")                                       \
@@ -67,6 +73,10 @@ enum { COLUMN_COUNT = 11 };
     X(READ, "SELECT " COLUMNS ", p.payload, e.key, k.body_hash, k.answer, k.created FROM entries e"       \
             " JOIN payloads p ON p.num=e.num LEFT JOIN keys k ON k.client=e.client AND k.key=e.key"       \
             " WHERE e.batch=?1")                                                                          \
+    X(KEY_COUNT, "SELECT n FROM key_counts WHERE client=?1 AND hour=?2")                                  \
+    X(KEY_COUNTED, "INSERT INTO key_counts(client, hour, n) VALUES(?1, ?2, 1)"                            \
+                   " ON CONFLICT DO UPDATE SET n=n+1")                                                    \
+    X(KEY_COUNT_CLEAN, "DELETE FROM key_counts WHERE hour<?1")                                            \
     X(KEY_CLEAN, "DELETE FROM keys WHERE created<?1")
 
 enum {
@@ -83,7 +93,9 @@ enum { OPS(PP_SQ_OP_NUMBER) };
 struct pp_iq {
     struct pp_sq_group group;
     struct pp_sq_db db;
-    uint64_t entries, photos;     /* how many entries are waiting or taken, and how many photos they have */
+    /* How many entries are waiting or taken; their photos, their weight and the bytes of their
+     * payloads. */
+    uint64_t entries, photos, weight, bytes;
     char turn[PP_CLIENT_MAX + 1]; /* the client whose entry was last taken in turn */
 };
 
@@ -100,6 +112,8 @@ static void read_totals(struct pp_iq *q)
         return;
     q->entries = (uint64_t)pp_sq_col(st, 0);
     q->photos = (uint64_t)pp_sq_col(st, 1);
+    q->weight = (uint64_t)pp_sq_col(st, 2);
+    q->bytes = (uint64_t)pp_sq_col(st, 3);
     pp_sq_done(st);
 }
 
@@ -135,6 +149,26 @@ static enum pp_err check_key(struct pp_iq *q, struct pp_ingest_append *r)
     return pp_sq_refuse(&q->db, same ? PP_EEXISTS : PP_EMISMATCH);
 }
 
+static bool is_full(const struct pp_iq *q, const struct pp_ingest_append *r)
+{
+    return (r->high_water && q->weight >= r->high_water) || (r->max_bytes && q->bytes >= r->max_bytes);
+}
+
+/* Writes the record of the entry's key, and counts it. Returns PP_EBUSY if the client has too many
+ * records of this hour. */
+static enum pp_err add_key(struct pp_iq *q, const struct pp_ingest_append *r)
+{
+    const char *client = r->entry.client;
+    int64_t hour = r->now_ms / HOUR_MS;
+
+    if (r->max_keys && pp_sq_int(&q->db, 0, Q_KEY_COUNT, "ti", client, hour) >= (int64_t)r->max_keys)
+        return pp_sq_refuse(&q->db, PP_EBUSY);
+    pp_sq_run(&q->db, Q_KEY_COUNTED, "ti", client, hour);
+    pp_sq_run(&q->db, Q_KEY_ADD, "ttbbi", client, r->key, r->body_hash, sizeof r->body_hash,
+              r->answer ? r->answer : "", r->answer_n, r->now_ms);
+    return q->db.err;
+}
+
 static enum pp_err op_append(struct pp_iq *q, struct pp_ingest_append *r)
 {
     const struct pp_ingest_entry *e = &r->entry;
@@ -145,19 +179,23 @@ static enum pp_err op_append(struct pp_iq *q, struct pp_ingest_append *r)
         return err;
     if (pp_sq_int(&q->db, 0, Q_FIND, "t", e->batch_id))
         return PP_EEXISTS;
-    if (r->high_water && q->photos >= r->high_water)
+    if (is_full(q, r))
         return PP_EFULL;
-    if (r->key)
-        pp_sq_run(&q->db, Q_KEY_ADD, "ttbbi", e->client, r->key, r->body_hash, sizeof r->body_hash,
-                  r->answer ? r->answer : "", r->answer_n, r->now_ms);
-    pp_sq_run(&q->db, Q_ADD, "ttddiiidti", e->batch_id, e->client, (int)e->refresh, e->replay, e->created_at,
-              (int64_t)e->n_items, (int64_t)e->n_photos, e->cancelled, r->key, (int64_t)e->n_rejected);
+    err = r->key ? add_key(q, r) : PP_OK;
+    if (err != PP_OK)
+        return err;
+    int64_t weight = (int64_t)pp_ingest_weight(e);
+    pp_sq_run(&q->db, Q_ADD, "ttddiiidtiii", e->batch_id, e->client, (int)e->refresh, e->replay,
+              e->created_at, (int64_t)e->n_items, (int64_t)e->n_photos, e->cancelled, r->key,
+              (int64_t)e->n_rejected, weight, (int64_t)e->payload_n);
     pp_sq_run(&q->db, Q_ADD_PAYLOAD, "ib", (int64_t)sqlite3_last_insert_rowid(q->db.h),
               e->payload ? e->payload : "", e->payload_n);
     if (q->db.err != PP_OK)
         return q->db.err;
     q->entries++;
     q->photos += e->n_photos;
+    q->weight += (uint64_t)weight;
+    q->bytes += e->payload_n;
     q->group.appended = true;
     return PP_OK;
 }
@@ -265,7 +303,7 @@ static enum pp_err op_take(struct pp_iq *q, struct pp_ingest_take *r)
 }
 
 struct found {
-    int64_t num, photos;
+    int64_t num, photos, weight, bytes;
     int state;
 };
 
@@ -274,7 +312,11 @@ static bool find(struct pp_iq *q, const char *batch_id, struct found *f)
     sqlite3_stmt *st = pp_sq_bind(&q->db, Q_FIND, "t", batch_id);
     if (!pp_sq_row(&q->db, st))
         return false;
-    *f = (struct found){pp_sq_col(st, 0), pp_sq_col(st, 2), (int)pp_sq_col(st, 1)};
+    *f = (struct found){.num = pp_sq_col(st, 0),
+                        .state = (int)pp_sq_col(st, 1),
+                        .photos = pp_sq_col(st, 2),
+                        .weight = pp_sq_col(st, 3),
+                        .bytes = pp_sq_col(st, 4)};
     pp_sq_done(st);
     return true;
 }
@@ -286,7 +328,11 @@ static void leave(struct pp_iq *q, const struct found *f)
     pp_assert(q->entries > 0, "an entry leaves an empty queue");
     pp_assert(q->photos >= (uint64_t)f->photos, "an entry has more photos than the queue has counted");
     q->entries--;
+    pp_assert(q->weight >= (uint64_t)f->weight && q->bytes >= (uint64_t)f->bytes,
+              "an entry has more weight or bytes than the queue has counted");
     q->photos -= (uint64_t)f->photos;
+    q->weight -= (uint64_t)f->weight;
+    q->bytes -= (uint64_t)f->bytes;
 }
 
 static void forget(struct pp_iq *q, const char *batch_id)
@@ -361,6 +407,7 @@ static enum pp_err op_stats(struct pp_iq *q, struct pp_ingest_stats *r)
 static enum pp_err op_clean(struct pp_iq *q, struct pp_ingest_clean *r)
 {
     pp_sq_run(&q->db, Q_KEY_CLEAN, "i", r->before_ms);
+    pp_sq_run(&q->db, Q_KEY_COUNT_CLEAN, "i", r->before_ms / HOUR_MS);
     return q->db.err;
 }
 

@@ -172,6 +172,9 @@ static void on_appended(struct pp_req *req)
     case PP_EMISMATCH:
         refuse_post(post, PP_API_IDEMPOTENCY_MISMATCH, "the first request with this key had another body");
         return;
+    case PP_EBUSY:
+        refuse_post(post, PP_API_RATE_LIMITED, "this client has used too many Idempotency-Keys in this hour");
+        return;
     default: fail_post(post, req->err);
     }
 }
@@ -206,6 +209,8 @@ static void append_entry(struct pp_acceptor *acceptor, struct pp_acceptor_post *
     a->answer = post->answer_buf.p;
     a->answer_n = post->answer_buf.n;
     a->high_water = acceptor->o.params->high_water;
+    a->max_bytes = acceptor->o.params->queue_bytes;
+    a->max_keys = acceptor->o.params->max_keys;
     a->now_ms = now;
     enum pp_err err = acceptor->o.ingest->ops->append(acceptor->o.ingest, a);
     if (err != PP_OK)

@@ -65,8 +65,9 @@ struct pp_params {
     int64_t orphans_since_ms;
     int64_t started_wall_ms;
     /* --- parameters of planning and of the API --- */
-    uint64_t high_water;
-    uint32_t plan_chunk; /* the planner plans at most this many items in one step */
+    uint64_t high_water, queue_bytes; /* weight and bytes of the entries that wait to be planned */
+    uint32_t max_keys;                /* one client may use this many Idempotency-Keys in an hour */
+    uint32_t plan_chunk;              /* the planner plans at most this many items in one step */
     uint64_t max_body;
     uint32_t max_items, max_photos_per_item;
     int64_t idempotency_ms, results_ms;
