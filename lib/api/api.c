@@ -89,14 +89,21 @@ static bool decode_args(struct pp_call *call, const struct segment args[], size_
     return true;
 }
 
+/* When all places of the server are taken, it keeps a few for those who watch it. */
+static bool may_have_place(struct pp_call *call)
+{
+    return !call->req->spare || (call->endpoint->flags & PP_VITAL) ||
+           pp_call_problem(call, PP_API_OVERLOADED, NULL, "all connections of this server are taken");
+}
+
 static bool read_head(struct pp_call *call)
 {
     struct segment args[PP_CALL_ARGS];
     size_t n = 0;
 
-    return pp_call_same_site(call) && find_endpoint(call, args, &n) && pp_call_authorize(call) &&
-           decode_args(call, args, n) && pp_call_read_query(call) && pp_call_media_type(call) &&
-           (!(call->endpoint->flags & PP_KEYED) || pp_call_key(call));
+    return pp_call_same_site(call) && find_endpoint(call, args, &n) && may_have_place(call) &&
+           pp_call_authorize(call) && decode_args(call, args, n) && pp_call_read_query(call) &&
+           pp_call_media_type(call) && (!(call->endpoint->flags & PP_KEYED) || pp_call_key(call));
 }
 
 static bool on_head(void *data, struct pp_http_request *req)

@@ -112,8 +112,8 @@ static void handlers_have_time(void **state)
 enum { LIMIT = 7 };
 
 /* Opens as many connections as the server permits, and then six more. Asserts that the server
- * closes the connections in `order`, one for each new connection. */
-static void gives_up(bool after_a_while, const int order[6])
+ * closes the first `n` connections of `order`, one for each new connection, and then no more. */
+static void gives_up(bool after_a_while, const int order[6], int n)
 {
     static const char *const first[LIMIT] = {hold,
                                              "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n",
@@ -139,32 +139,33 @@ static void gives_up(bool after_a_while, const int order[6])
     pp_test_clock_pass(e.loop, 1);
     pp_hc_puts(&c[1], "x"); /* Connection 1 is now active later than connection 2. */
     be_read(&c[1]);
-    pp_test_clock_pass(e.loop, after_a_while ? 100 : 1);
-    for (int i = 0; i < 6; i++) {
+    pp_test_clock_pass(e.loop, after_a_while ? 500 : 1);
+    for (int i = 0; i < n; i++) {
         assert_int_equal(pp_echo_stats(&e).evicted_total, i);
         join(&more[i], &e, NULL, hold);
         pp_hc_wait_end(&c[order[i]]);
         for (int k = i + 1; k < 6; k++)
             assert_false(pp_hc_ended(&c[order[k]]));
     }
-    /* The handler has a request of every connection, so the server refuses the new one. */
-    join(&more[6], &e, NULL, NULL);
-    pp_hc_wait_end(&more[6]);
+    /* No other connection may be closed, so the new one gets a place for supervisors. */
+    join(&more[n], &e, NULL, get);
+    expect_status(&more[n], 503);
+    pp_hc_wait_end(&more[n]);
     struct pp_http_stats s = pp_echo_stats(&e);
-    assert_int_equal(s.evicted_total, 6);
-    assert_int_equal(s.refused_total, 1);
+    assert_int_equal(s.evicted_total, n);
+    assert_int_equal(s.refused_total, 0);
     assert_int_equal(s.connections, LIMIT + 1);
-    assert_int_equal(e.n_held, LIMIT);
+    assert_int_equal(e.n_held, n + 1);
     assert_false(pp_hc_ended(&other));
     while (e.n_held > 0)
         pp_echo_release(&e);
     expect_status(&c[0], 200);
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < n; i++)
         expect_status(&more[i], 200);
-    for (int i = 0; i < LIMIT; i++) {
+    for (int i = 0; i < LIMIT; i++)
         pp_hc_close(&c[i]);
+    for (int i = 0; i <= n; i++)
         pp_hc_close(&more[i]);
-    }
     pp_test_clock_release(e.loop);
     pp_hc_close(&other);
     pp_echo_close(&e);
@@ -172,49 +173,195 @@ static void gives_up(bool after_a_while, const int order[6])
 
 static void the_inactive_go_first(void **state)
 {
-    /* The server closes idle connections first, then those that send a head, then those that send a
-     * body. */
+    /* The server first closes connections that have sent nothing, then idle ones, then those that
+     * send a head, then those that send a body. */
     (void)state;
-    gives_up(true, (const int[]){5, 6, 4, 3, 2, 1});
+    gives_up(true, (const int[]){6, 5, 4, 3, 2, 1}, 6);
 }
 
 static void the_least_active_goes(void **state)
 {
     /* No connection was inactive for long, so the server closes those whose last activity is
-     * oldest. */
+     * oldest, but no body. */
     (void)state;
-    gives_up(false, (const int[]){2, 4, 5, 6, 3, 1});
+    gives_up(false, (const int[]){6, 4, 5, 3, 2, 1}, 4);
 }
 
-/* Slow bodies must not occupy all connections that the server permits. If they did, new connections
- * would replace each other before they could send a request. */
-static void slow_bodies_do_not_gather(void **state)
+static const char post[] = "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nx";
+
+/* Connections that say nothing replace each other, however fast they come, and not a body that
+ * pauses. The one that must go belongs to the address that has most. */
+static void silent_newcomers_replace_each_other(void **state)
 {
     (void)state;
-    enum { PLACES = 8, SLOW = 30 };
+    enum { PLACES = 8, FLOOD = 100 };
     struct pp_http_options o = patient();
     struct pp_echo e;
-    struct pp_hc slow[SLOW], c, d;
+    struct pp_hc body, lone, flood[FLOOD];
+    o.body_timeout_ms = 30000;
     for (int in_all = 0; in_all < 2; in_all++) {
-        *(in_all ? &o.max_connections : &o.max_per_address) = PLACES;
+        o.max_per_address = in_all ? 0 : PLACES;
+        o.max_connections = in_all ? PLACES : 0;
         pp_echo_open(&e, &o);
         pp_test_clock_hold(e.loop);
-        for (int i = 0; i < SLOW; i++)
-            join(&slow[i], &e, NULL, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\nx");
-        pp_test_clock_pass(e.loop, 1);
-        join(&c, &e, NULL, NULL);
-        pp_test_clock_pass(e.loop, 1);
-        join(&d, &e, NULL, NULL); /* This connection replaces a slow one, not c. */
-        pp_hc_puts(&c, get);
-        expect_status(&c, 200);
-        pp_hc_close(&c);
-        pp_hc_close(&d);
-        for (int i = 0; i < SLOW; i++)
-            pp_hc_close(&slow[i]);
+        join(&body, &e, in_all ? "127.0.1.1" : NULL, post);
+        if (in_all)
+            join(&lone, &e, "127.0.1.2", NULL);
+        for (int i = 0; i < FLOOD; i++) {
+            join(&flood[i], &e, NULL, NULL);
+            pp_test_clock_pass(e.loop, 100); /* no other connection is inactive for a second */
+        }
+        assert_int_equal(pp_echo_stats(&e).connections, PLACES);
+        assert_false(pp_hc_ended(&flood[0]));
+        assert_true(pp_hc_ended(&flood[FLOOD - 2]));
+        if (in_all) {
+            pp_hc_puts(&lone, get);
+            expect_status(&lone, 200);
+            pp_hc_close(&lone);
+        }
+        pp_hc_puts(&body, "y");
+        expect_status(&body, 200);
+        pp_hc_close(&body);
+        for (int i = 0; i < FLOOD; i++)
+            pp_hc_close(&flood[i]);
         pp_test_clock_release(e.loop);
         pp_echo_close(&e);
-        o.max_per_address = 0;
     }
+}
+
+/* A body gives way after five seconds without a byte, but not for a newcomer whose address has more
+ * connections. */
+static void bodies_that_stall_give_way(void **state)
+{
+    (void)state;
+    enum { PLACES = 3 };
+    struct pp_http_options o = patient();
+    struct pp_echo e;
+    struct pp_hc body, held[2], many, first;
+    o.body_timeout_ms = 30000;
+    o.max_connections = PLACES;
+    pp_echo_open(&e, &o);
+    pp_test_clock_hold(e.loop);
+    join(&body, &e, "127.0.1.1", post);
+    for (int i = 0; i < 2; i++)
+        join(&held[i], &e, NULL, hold);
+    pp_test_clock_pass(e.loop, 4999);
+    join(&first, &e, "127.0.1.2", get);
+    expect_status(&first, 503);
+    pp_hc_wait_end(&first);
+    pp_hc_close(&first);
+    pp_test_clock_pass(e.loop, 1);
+    join(&many, &e, NULL, get); /* the third of its address */
+    expect_status(&many, 503);
+    pp_hc_wait_end(&many);
+    assert_int_equal(pp_echo_stats(&e).evicted_total, 0);
+    join(&first, &e, "127.0.1.2", get);
+    expect_status(&first, 200);
+    pp_hc_wait_end(&body);
+    pp_test_clock_release(e.loop);
+    pp_echo_release(&e);
+    pp_echo_release(&e);
+    pp_hc_close(&first);
+    pp_hc_close(&many);
+    pp_hc_close(&body);
+    for (int i = 0; i < 2; i++)
+        pp_hc_close(&held[i]);
+    pp_echo_close(&e);
+}
+
+/* At a limit, the handler answers its oldest waiting request, whose place the newcomer gets. */
+static void waiting_requests_give_way(void **state)
+{
+    (void)state;
+    enum { PLACES = 4 };
+    static const char poll[] = "GET /poll HTTP/1.1\r\nHost: a\r\n\r\n";
+    struct pp_http_options o = patient();
+    struct pp_echo e;
+    struct pp_hc c[PLACES], other, next;
+    for (int in_all = 0; in_all < 2; in_all++) {
+        o.max_per_address = in_all ? 0 : PLACES;
+        o.max_connections = in_all ? PLACES + 1 : 0;
+        pp_echo_open(&e, &o);
+        join(&other, &e, "127.0.1.1", poll);
+        for (int i = 0; i < PLACES; i++)
+            join(&c[i], &e, NULL, i == 0 ? hold : poll);
+        assert_int_equal(e.gave_way, 0);
+        join(&next, &e, NULL, get);
+        expect_status(&next, 200);
+        assert_int_equal(e.gave_way, 1);
+        assert_string_equal(e.of, in_all ? "all" : "127.0.0.1");
+        struct pp_hc *gone = in_all ? &other : &c[1];
+        expect_status(gone, 200);
+        pp_hc_wait_end(gone);
+        assert_int_equal(e.n_held, PLACES);
+        while (e.n_held > 0)
+            pp_echo_release(&e);
+        for (int i = 0; i < PLACES; i++)
+            pp_hc_close(&c[i]);
+        pp_hc_close(&other);
+        pp_hc_close(&next);
+        pp_echo_close(&e);
+    }
+}
+
+/* When handlers are at work for all places, a few more connections may be made, for the requests of
+ * supervisors only. Silent connections do not keep these places. */
+static void supervisors_have_places(void **state)
+{
+    (void)state;
+    enum { PLACES = 4, SPARES = 8, SPARE_MS = 2000 };
+    static const char vital[] = "GET /vital HTTP/1.1\r\nHost: a\r\n\r\n";
+    struct pp_http_options o = patient();
+    struct pp_echo e;
+    struct pp_hc c[PLACES], silent[2 * SPARES], half[SPARES], next;
+    o.max_connections = PLACES;
+    pp_echo_open(&e, &o);
+    pp_test_clock_hold(e.loop);
+    for (int i = 0; i < PLACES; i++)
+        join(&c[i], &e, NULL, hold);
+    for (int i = 0; i < 2 * SPARES; i++)
+        join(&silent[i], &e, NULL, NULL);
+    assert_int_equal(pp_echo_stats(&e).connections, PLACES + SPARES);
+    for (int i = 0; i < 20; i++) {
+        join(&next, &e, NULL, vital);
+        expect_status(&next, 200);
+        pp_hc_wait_end(&next);
+        pp_hc_close(&next);
+        join(&next, &e, NULL, get);
+        expect_status(&next, 503);
+        pp_hc_wait_end(&next);
+        pp_hc_close(&next);
+    }
+    for (int i = 0; i < SPARES; i++) /* each takes the place of a silent one, and says a little */
+        join(&half[i], &e, NULL, "GET /v");
+    assert_int_equal(pp_echo_stats(&e).connections, PLACES + SPARES);
+    uint64_t refused = pp_echo_stats(&e).refused_total;
+    join(&next, &e, NULL, NULL);
+    pp_hc_wait_end(&next);
+    pp_hc_close(&next);
+    assert_int_equal(pp_echo_stats(&e).refused_total, refused + 1);
+    pp_test_clock_pass(e.loop, SPARE_MS);
+    join(&next, &e, NULL, vital);
+    expect_status(&next, 200);
+    pp_hc_wait_end(&half[0]);
+    pp_hc_close(&next);
+    while (e.n_held > 0)
+        pp_echo_release(&e);
+    /* Now there are places again. */
+    for (int i = 0; i < PLACES; i++) {
+        expect_status(&c[i], 200);
+        pp_hc_close(&c[i]);
+    }
+    join(&next, &e, NULL, get);
+    expect_status(&next, 200);
+    assert_false(pp_hc_ended(&next));
+    pp_hc_close(&next);
+    for (int i = 0; i < 2 * SPARES; i++)
+        pp_hc_close(&silent[i]);
+    for (int i = 0; i < SPARES; i++)
+        pp_hc_close(&half[i]);
+    pp_test_clock_release(e.loop);
+    pp_echo_close(&e);
 }
 
 /* A connection is not idle if its request has arrived, even if the server has not yet read it. */
@@ -248,14 +395,16 @@ static void requests_in_flight_are_spared(void **state)
 static bool gets_in(struct pp_echo *e)
 {
     struct pp_hc c;
-    struct pp_http_stats before = pp_echo_stats(e), s;
-    join(&c, e, NULL, NULL);
-    s = pp_echo_stats(e);
-    assert_int_equal(s.evicted_total + s.refused_total, before.evicted_total + before.refused_total + 1);
-    if (s.evicted_total == before.evicted_total)
+    struct pp_hc_answer a;
+    uint64_t before = pp_echo_stats(e).evicted_total;
+    join(&c, e, NULL, get);
+    assert_true(pp_hc_read(&c, &a, false));
+    bool in = a.status == 200;
+    assert_int_equal(pp_echo_stats(e).evicted_total, before + in);
+    if (!in)
         pp_hc_wait_end(&c);
     pp_hc_close(&c);
-    return s.evicted_total > before.evicted_total;
+    return in;
 }
 
 static void callers_that_do_not_read_give_way(void **state)
@@ -332,13 +481,15 @@ static void connections_in_all(void **state)
         snprintf(source, sizeof source, "127.0.1.%d", i + 1);
         join(&c[i], &e, source, i == 0 ? "POST /echo HTTP/1.1\r\n" : NULL);
     }
-    /* The server closes the older connections to make room for the newer ones. */
-    for (int i = 0; i < PLACES; i++)
+    /* Each address has one connection, so the server closes the oldest that has not sent a byte. */
+    for (int i = 1; i <= PLACES; i++)
         pp_hc_wait_end(&c[i]);
     struct pp_http_stats s = pp_echo_stats(&e);
     assert_int_equal(s.connections, PLACES);
     assert_int_equal(s.evicted_total, PLACES);
-    for (int i = PLACES; i < 2 * PLACES; i++) {
+    pp_hc_puts(&c[0], "Host: a\r\nContent-Length: 0\r\n\r\n");
+    expect_status(&c[0], 200);
+    for (int i = PLACES + 1; i < 2 * PLACES; i++) {
         pp_hc_puts(&c[i], get);
         expect_status(&c[i], 200);
     }
@@ -527,7 +678,10 @@ int main(void)
         cmocka_unit_test(handlers_have_time),
         cmocka_unit_test(the_inactive_go_first),
         cmocka_unit_test(the_least_active_goes),
-        cmocka_unit_test(slow_bodies_do_not_gather),
+        cmocka_unit_test(silent_newcomers_replace_each_other),
+        cmocka_unit_test(bodies_that_stall_give_way),
+        cmocka_unit_test(waiting_requests_give_way),
+        cmocka_unit_test(supervisors_have_places),
         cmocka_unit_test(requests_in_flight_are_spared),
         cmocka_unit_test(connections_in_all),
         cmocka_unit_test(callers_that_do_not_read_give_way),

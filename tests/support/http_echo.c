@@ -161,6 +161,10 @@ static bool head(void *data, struct pp_http_request *r)
         e->server->ops->reply(e->server, r, &(struct pp_http_response){.status = 403});
         return false;
     }
+    if (r->spare && strcmp(r->path, "/vital") != 0) {
+        e->server->ops->reply(e->server, r, &(struct pp_http_response){.status = 503});
+        return false;
+    }
     if (strcmp(r->path, "/share") == 0)
         r->body_account = &e->share;
     if (r->authorization && strcmp(r->authorization, "share") == 0)
@@ -184,9 +188,9 @@ static void handle(void *data, struct pp_http_request *r)
     e->handled++;
     struct pp_http_response empty = {.status = 200};
     assert_int_equal(r->body[r->body_n], '\0');
-    if (strcmp(r->path, "/echo") == 0 || strcmp(r->path, "/share") == 0) {
+    if (strcmp(r->path, "/echo") == 0 || strcmp(r->path, "/share") == 0 || strcmp(r->path, "/vital") == 0) {
         answer(e, r, r->body_n ? r->body : "-", r->body_n ? r->body_n : 1);
-    } else if (strcmp(r->path, "/hold") == 0) {
+    } else if (strcmp(r->path, "/hold") == 0 || strcmp(r->path, "/poll") == 0) {
         assert_true(e->n_held < PP_ECHO_MAX_HELD);
         e->held[e->n_held++] = r;
     } else if (strcmp(r->path, "/big") == 0 || strcmp(r->path, "/big-copy") == 0) {
@@ -208,12 +212,33 @@ static void handle(void *data, struct pp_http_request *r)
     }
 }
 
+static void release(struct pp_echo *e, size_t i)
+{
+    struct pp_http_request *r = e->held[i];
+    memmove(e->held + i, e->held + i + 1, (--e->n_held - i) * sizeof *e->held);
+    answer(e, r, "held", 4);
+}
+
+static bool give_way(void *data, const char *peer)
+{
+    struct pp_echo *e = data;
+    e->gave_way++;
+    snprintf(e->of, sizeof e->of, "%s", peer ? peer : "all");
+    for (size_t i = 0; i < e->n_held; i++) {
+        if (strcmp(e->held[i]->path, "/poll") == 0 && (!peer || strcmp(e->held[i]->peer, peer) == 0)) {
+            release(e, i);
+            return true;
+        }
+    }
+    return false;
+}
+
 void pp_echo_open(struct pp_echo *e, const struct pp_http_options *options)
 {
     memset(e, 0, sizeof *e);
     e->loop = pp_loop_open();
     assert_non_null(e->loop);
-    struct pp_http_handler handler = {head, handle, dropped, problem, e};
+    struct pp_http_handler handler = {head, handle, dropped, give_way, problem, e};
     assert_int_equal(pp_http_server_open(e->loop, options, &handler, &e->server), PP_OK);
     e->port = e->server->ops->port(e->server);
     pp_account_init(&e->share, options->ledger ? &options->ledger->rows[PP_RES_BODIES] : NULL, PP_NO_LIMIT);
@@ -224,9 +249,7 @@ void pp_echo_open(struct pp_echo *e, const struct pp_http_options *options)
 void pp_echo_release(struct pp_echo *e)
 {
     assert_true(e->n_held > 0);
-    struct pp_http_request *r = e->held[0];
-    memmove(e->held, e->held + 1, --e->n_held * sizeof *e->held);
-    answer(e, r, "held", 4);
+    release(e, 0);
 }
 
 struct pp_http_stats pp_echo_stats(struct pp_echo *e)

@@ -5,6 +5,7 @@
  *   /seen                200, "METHOD path query authorization content_type idempotency_key"
  *                        ("-" where absent)
  *   /hold                no answer until the test calls pp_echo_release()
+ *   /poll                as /hold; give_way() answers the oldest one
  *   /big?N               200, N bytes of a pattern, whose memory the server borrows
  *   /big-copy?N          the same, but the server copies the bytes
  *   /pieces?N            the same bytes from a source, in pieces of at most 100,000
@@ -13,6 +14,7 @@
  *   /close               closes the connection
  *   /headers             sends extra headers, good and bad
  *   /refuse              403 by head()
+ *   /vital               as /echo, also on a spare connection, where head() refuses other paths
  *   /share               as /echo; the body counts in `share`
  *
  * The text of an error answer is "code-name: detail". */
@@ -32,6 +34,8 @@ struct pp_echo {
     size_t n_held;
     struct pp_account answers;      /* is charged for the answers to requests with "Authorization: share" */
     struct pp_account share;        /* a part of the server's memory for bodies, without a limit */
+    int gave_way;                   /* number of calls of give_way() */
+    char of[64];                    /* the peer of the last one; "all": NULL */
     int heads, handled, dropped;    /* number of calls of head() that returned true, handle() and dropped() */
     int sources;                    /* number of sources that the server has not given up yet */
     bool slow;                      /* sources do not answer want() until the test calls pp_echo_feed() */

@@ -32,6 +32,10 @@ struct pp_http_request {
     const char *peer; /* the caller's address as text, "2001:db8:0:1::/64" for IPv6; "unix": a unix socket */
     bool websocket;   /* true: a valid WebSocket handshake (RFC 6455 4.2.1), so open_stream() may take it */
     bool has_body;    /* the head announces a body */
+    /* The connection has one of the few places that the server keeps for supervisors when all
+     * others are taken: head() refuses the request unless it is one of theirs. The connection
+     * closes after the answer. */
+    bool spare;
     const char *body; /* from handle() on: decoded, with a NUL after it; "" if there is no body */
     size_t body_n;
     /* head() may set these accounts: the server charges the memory of the body and of the answer to
@@ -89,6 +93,10 @@ struct pp_http_handler {
     /* The connection has ended, or the server has refused the body, before the request was
      * complete. The request is gone after this call; the handler does not answer. */
     void (*dropped)(void *data, struct pp_http_request *req);
+    /* The server is at its limit of connections of `peer` (NULL: of all), and asks the handler to
+     * answer one waiting request (a long-poll) now, the oldest. Returns true if it has answered
+     * one. May be NULL. */
+    bool (*give_way)(void *data, const char *peer);
     /* The server calls this when it refuses a request itself (bad_request, body_too_large, ...), so
      * that all errors look alike. Writes the problem document, at most `cap` bytes, into buf and
      * returns its length. */

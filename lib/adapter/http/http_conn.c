@@ -13,7 +13,8 @@
 static enum pp_http_rank rank_of(const struct pp_conn *c)
 {
     switch (c->state) {
-    case PP_CONN_HEAD: return c->scan.at > 0 ? PP_RANK_HEAD : PP_RANK_IDLE;
+    case PP_CONN_FRESH: return PP_RANK_FRESH;
+    case PP_CONN_HEAD: return PP_RANK_HEAD;
     case PP_CONN_BODY: return PP_RANK_BODY;
     case PP_CONN_IDLE:
     case PP_CONN_LINGER: return PP_RANK_IDLE;
@@ -207,6 +208,10 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 
 void pp_conn_answered(struct pp_conn *c)
 {
+    if (c->spare) {
+        pp_conn_close(c); /* and does not linger in its place */
+        return;
+    }
     if (c->keep && !c->server->draining) {
         pp_conn_set_state(c, PP_CONN_IDLE);
     } else {
@@ -242,6 +247,7 @@ void pp_conn_leave_peer(struct pp_conn *c)
     pp_list_remove(&c->peer->ranks[c->rank], &c->in_peer);
     pp_assert(c->peer->n > 0, "a peer has fewer connections than it counts");
     c->peer->n--;
+    c->peer->spares -= c->spare;
     pp_http_peer_drop(&c->server->peers, c->peer);
     c->peer = NULL;
 }
@@ -254,6 +260,8 @@ void pp_conn_close(struct pp_conn *c)
         return;
     pp_list_remove(&s->states[c->state], &c->in_state);
     pp_conn_leave_peer(c);
+    if (c->spare)
+        pp_list_remove(&s->spares, &c->in_spares);
     if (c->queue)
         pp_list_remove(c->queue, &c->in_queue);
     c->queue = NULL;
@@ -286,17 +294,21 @@ static bool admit(struct pp_conn *c, struct pp_http_peer_key key)
     if (!peer)
         return false;
     peer->n++; /* counted first, so that the peer survives if its other connections are closed */
-    if (!pp_http_make_room(s, peer)) {
+    c->spare = !pp_http_make_room(s, peer);
+    if (c->spare && !pp_http_make_spare(s)) {
         peer->n--;
         pp_http_peer_drop(&s->peers, peer);
         return false;
     }
+    if (c->spare)
+        pp_list_push(&s->spares, &c->in_spares);
+    peer->spares += c->spare;
     c->peer = peer;
-    c->rank = PP_RANK_IDLE;
-    c->active = pp_loop_now(s->loop);
+    c->rank = PP_RANK_FRESH;
+    c->active = c->opened = pp_loop_now(s->loop);
     pp_list_push(&peer->ranks[c->rank], &c->in_peer);
     s->stats.connections++;
-    enter(c, PP_CONN_HEAD);
+    enter(c, PP_CONN_FRESH);
     return true;
 }
 

@@ -1,5 +1,28 @@
-/* http_evict.c: chooses the connection that the server closes when there are too many. http_peer.h
- * gives the order. The server never closes a stream for this: streams are in none of the lists. */
+/* http_evict.c: who gives way for a new connection, when its address has max_per_address of them,
+ * or the server max_connections.
+ *
+ * At the limit of an address the server looks at the connections of that address, else at all. It
+ * closes the first that it finds, in this order:
+ *
+ *   1. fresh      has not sent a byte. The newest of the address that has most: a flood of silent
+ *                 connections then replaces itself. If each address has one, the oldest.
+ *   2. idle       between two requests, or lingering after the last answer: inactive for a window
+ *   3. head       has sent a part of a head: inactive for a window
+ *   4. waiting    the handler answers one waiting request (a long-poll) now, by give_way(). The
+ *                 server then closes an idle connection, as in 7.
+ *   5. slow       reads its answer slowly, and has had a window of time to read
+ *   6. body       inactive for BODY_WINDOWS. A newcomer whose address has more connections than
+ *                 that of the body never takes its place.
+ *   7. active     the least recently active of the idle ones and the heads
+ *
+ * A window is a second by default. "Inactive" means that no byte has come, and that the kernel
+ * holds none which the server has not read. The server never closes a connection whose request the
+ * handler has, nor a stream: streams are in none of the lists.
+ *
+ * If nobody gives way, the newcomer gets one of SPARES places that are kept for supervisors: its
+ * first request must be one that the handler permits there (pp_http_request.spare), and its
+ * connection closes after the answer. When these are taken, too, the newest that is fresh gives
+ * way, else the oldest after SPARE_MS. */
 #include <sys/socket.h>
 
 #include "adapter/http/http_impl.h"
@@ -9,6 +32,9 @@ enum {
     LOOK = 32, /* a search looks at this many connections of a list at most */
     /* Number of windows in body_timeout_ms: with the default, a window lasts one second. */
     WINDOWS = 30,
+    BODY_WINDOWS = 5,
+    SPARES = 8,
+    SPARE_MS = 2000,
 };
 
 int pp_conn_fd(const struct pp_conn *c)
@@ -30,37 +56,52 @@ int64_t pp_http_window(const struct pp_http *s)
     return ms > 0 ? ms : 1;
 }
 
-/* --- connections ---
- *
- * The server goes through the lists in order and closes the first connection that was inactive for
- * a whole window. If all were active, as in a flood, it closes the least recently active one of all
- * lists. (Closing idle ones first would spare slow bodies, and close each new connection, which is
- * idle before it sends, for the next.) If all have just sent something, it closes the oldest one
- * that is still sending. */
+/* --- the connections among which the server chooses --- */
 
-struct lists {
-    /* The lists in the order of closing: idle connections first. The connections of the last list
-     * are writing their answers. */
-    struct pp_list *list[5];
-    size_t n;
-    size_t node; /* offset in struct pp_conn of the node that links a connection into the list */
+struct scope {
+    struct pp_list *fresh, *linger, *idle, *head, *body, *write; /* linger may be NULL */
+    size_t node;      /* offset in struct pp_conn of the node that links a connection into the lists */
+    const char *peer; /* the address as text; NULL: all addresses */
 };
 
-static struct pp_conn *conn_at(const struct lists *l, struct pp_node *node)
+static struct pp_conn *conn_at(const struct scope *at, struct pp_node *node)
 {
-    return (struct pp_conn *)((char *)node - l->node);
+    return (struct pp_conn *)((char *)node - at->node);
 }
 
-/* Returns the first connection of `list` that was inactive for a window, or NULL. A connection that
- * still writes its answer after a window counts as inactive, because its client does not read. */
-static struct pp_conn *inactive_in(const struct lists *l, struct pp_list *list, int64_t now)
+/* Returns whether the connection may be closed as one that says nothing. */
+static bool is_idle(const struct pp_conn *c)
+{
+    return !c->spare && pp_conn_quiet(c);
+}
+
+static bool is_inactive(const struct pp_conn *c, int windows)
+{
+    int64_t ms = pp_loop_now(c->server->loop) - c->active;
+    return ms >= windows * pp_http_window(c->server) && is_idle(c);
+}
+
+/* Returns the newest quiet connection of the address that has most, if that has several. */
+static struct pp_conn *newest_fresh(const struct scope *at)
+{
+    struct pp_conn *best = NULL;
+    int looked = 0;
+    for (struct pp_node *it = at->fresh->head.prev; it != &at->fresh->head && looked++ < LOOK;
+         it = it->prev) {
+        struct pp_conn *c = conn_at(at, it);
+        if (c->peer->n > (best ? best->peer->n : 1) && is_idle(c))
+            best = c;
+    }
+    return best;
+}
+
+/* Returns the first connection of `list` that was inactive for `windows`, or NULL. */
+static struct pp_conn *inactive_in(const struct scope *at, struct pp_list *list, int windows)
 {
     int looked = 0;
     pp_list_each (it, list) {
-        struct pp_conn *c = conn_at(l, it);
-        bool writing = c->state == PP_CONN_WRITE;
-        if (now - (writing ? c->write_since : c->active) >= pp_http_window(c->server) &&
-            (writing || pp_conn_quiet(c)))
+        struct pp_conn *c = conn_at(at, it);
+        if (is_inactive(c, windows))
             return c;
         if (++looked == LOOK)
             break;
@@ -68,15 +109,45 @@ static struct pp_conn *inactive_in(const struct lists *l, struct pp_list *list, 
     return NULL;
 }
 
-static struct pp_conn *least_active(const struct lists *l)
+static struct pp_conn *slow_reader(const struct scope *at)
 {
+    int looked = 0;
+    pp_list_each (it, at->write) {
+        struct pp_conn *c = conn_at(at, it);
+        if (!c->spare && pp_conn_reads_slowly(c))
+            return c;
+        if (++looked == LOOK)
+            break;
+    }
+    return NULL;
+}
+
+/* Returns a body that may give way for a newcomer of `peer`, or NULL. */
+static struct pp_conn *stalled_body(const struct scope *at, const struct pp_http_peer *peer)
+{
+    int looked = 0;
+    pp_list_each (it, at->body) {
+        struct pp_conn *c = conn_at(at, it);
+        if (peer->n <= c->peer->n && is_inactive(c, BODY_WINDOWS))
+            return c;
+        if (++looked == LOOK)
+            break;
+    }
+    return NULL;
+}
+
+static struct pp_conn *least_active(const struct scope *at)
+{
+    struct pp_list *const lists[] = {at->linger, at->idle, at->head};
     struct pp_conn *best = NULL;
-    for (size_t i = 0; i + 1 < l->n; i++) {
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         int looked = 0;
-        pp_list_each (it, l->list[i]) {
-            struct pp_conn *c = conn_at(l, it);
+        if (!lists[i])
+            continue;
+        pp_list_each (it, lists[i]) {
+            struct pp_conn *c = conn_at(at, it);
             /* if the connection is not quiet, its next request has already arrived */
-            if ((!best || c->active < best->active) && pp_conn_quiet(c))
+            if ((!best || c->active < best->active) && is_idle(c))
                 best = c;
             if (++looked == LOOK)
                 break;
@@ -85,44 +156,93 @@ static struct pp_conn *least_active(const struct lists *l)
     return best;
 }
 
-static bool evict(struct pp_http *s, const struct lists *l)
+/* --- choosing --- */
+
+static struct pp_conn *choose(struct pp_http *s, const struct scope *at, const struct pp_http_peer *peer)
 {
-    int64_t now = pp_loop_now(s->loop);
-    struct pp_conn *c = NULL;
-    for (size_t i = 0; i < l->n && !c; i++)
-        c = inactive_in(l, l->list[i], now);
+    struct pp_conn *c = newest_fresh(at);
     if (!c)
-        c = least_active(l);
-    for (size_t i = l->n - 1; i-- > 0 && !c;)
-        c = pp_list_empty(l->list[i]) ? NULL : conn_at(l, l->list[i]->head.next);
+        c = inactive_in(at, at->fresh, 0);
+    if (!c && at->linger)
+        c = inactive_in(at, at->linger, 1);
     if (!c)
-        return false;
+        c = inactive_in(at, at->idle, 1);
+    if (!c)
+        c = inactive_in(at, at->head, 1);
+    if (!c && s->handler.give_way && s->handler.give_way(s->handler.data, at->peer))
+        c = least_active(at);
+    if (!c)
+        c = slow_reader(at);
+    if (!c)
+        c = stalled_body(at, peer);
+    return c ? c : least_active(at);
+}
+
+static void evict(struct pp_conn *c)
+{
     pp_assert(!c->stream && c->state != PP_CONN_HANDLE, "a stream or a handled request is evicted");
-    s->stats.evicted_total++;
+    c->server->stats.evicted_total++;
     pp_conn_close(c);
-    return true;
 }
 
 static bool evict_of_peer(struct pp_http *s, struct pp_http_peer *peer)
 {
     struct pp_list *r = peer->ranks;
-    return evict(s, &(struct lists){{&r[PP_RANK_IDLE], &r[PP_RANK_HEAD], &r[PP_RANK_BODY], &r[PP_RANK_WRITE]},
-                                    4,
-                                    offsetof(struct pp_conn, in_peer)});
+    char text[PP_HTTP_PEER_TEXT];
+    pp_http_peer_text(&peer->key, text);
+    const struct scope at = {.fresh = &r[PP_RANK_FRESH],
+                             .idle = &r[PP_RANK_IDLE],
+                             .head = &r[PP_RANK_HEAD],
+                             .body = &r[PP_RANK_BODY],
+                             .write = &r[PP_RANK_WRITE],
+                             .node = offsetof(struct pp_conn, in_peer),
+                             .peer = text};
+    struct pp_conn *c = choose(s, &at, peer);
+    if (c)
+        evict(c);
+    return c;
 }
 
-static bool evict_of_all(struct pp_http *s)
+static bool evict_of_all(struct pp_http *s, struct pp_http_peer *peer)
 {
     struct pp_list *t = s->states;
-    return evict(s, &(struct lists){{&t[PP_CONN_LINGER], &t[PP_CONN_IDLE], &t[PP_CONN_HEAD], &t[PP_CONN_BODY],
-                                     &t[PP_CONN_WRITE]},
-                                    5,
-                                    offsetof(struct pp_conn, in_state)});
+    const struct scope at = {.fresh = &t[PP_CONN_FRESH],
+                             .linger = &t[PP_CONN_LINGER],
+                             .idle = &t[PP_CONN_IDLE],
+                             .head = &t[PP_CONN_HEAD],
+                             .body = &t[PP_CONN_BODY],
+                             .write = &t[PP_CONN_WRITE],
+                             .node = offsetof(struct pp_conn, in_state)};
+    struct pp_conn *c = choose(s, &at, peer);
+    if (c)
+        evict(c);
+    return c;
 }
 
 bool pp_http_make_room(struct pp_http *s, struct pp_http_peer *peer)
 {
     pp_assert(peer->n > 0 && s->stats.connections >= s->stats.streams, "connections are miscounted");
-    bool room = peer->n <= s->options.max_per_address || evict_of_peer(s, peer);
-    return room && (s->stats.connections - s->stats.streams < pp_http_max_plain(s) || evict_of_all(s));
+    bool room = peer->n - peer->spares <= s->options.max_per_address || evict_of_peer(s, peer);
+    uint64_t plain = s->stats.connections - s->stats.streams - s->spares.n;
+    return room && (plain < pp_http_max_plain(s) || evict_of_all(s, peer));
+}
+
+bool pp_http_make_spare(struct pp_http *s)
+{
+    struct pp_conn *c = NULL;
+    pp_assert(s->spares.n <= SPARES, "more spare places are taken than there are");
+    if (s->spares.n < SPARES)
+        return true;
+    for (struct pp_node *it = s->spares.head.prev; it != &s->spares.head && !c; it = it->prev) {
+        struct pp_conn *at = pp_container_of(it, struct pp_conn, in_spares);
+        c = at->state == PP_CONN_FRESH && pp_conn_quiet(at) ? at : NULL;
+    }
+    pp_list_each (it, &s->spares) {
+        struct pp_conn *at = pp_container_of(it, struct pp_conn, in_spares);
+        if (!c && at->state != PP_CONN_HANDLE && pp_loop_now(s->loop) - at->opened >= SPARE_MS)
+            c = at;
+    }
+    if (c)
+        evict(c);
+    return c;
 }

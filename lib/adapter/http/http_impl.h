@@ -6,14 +6,13 @@
  * state has one timeout, the first connection of its list is the next to expire. Only
  * pp_conn_set_state() moves a connection to another list.
  *
- *        accept
- *          |            +----------------------------------- IDLE <---------+
- *          v            v                                                   | kept alive
- *        HEAD (no byte yet, or part of a head) -> BODY -> HANDLE -> WRITE --+
- *          |                                       | |                |
- *          +-------------- refused ----------------+-|--------------> +-> LINGER -> CLOSING
- *                                                    |                                 ^
- *                                                    +-> STREAM -> STREAM_END ---------+
+ *        accept      +------------------------- IDLE <---------+
+ *          v         v                                         | kept alive
+ *        FRESH -> HEAD (part of a head) -> BODY -> HANDLE -> WRITE --+
+ *          |        |                        |        |             |
+ *          +--------+------- refused --------+--------|-----------> +-> LINGER -> CLOSING
+ *                                                     |                              ^
+ *                                                     +-> STREAM -> STREAM_END ------+
  *
  * Between HEAD and BODY, the handler judges the head, during which the state is HANDLE.
  *
@@ -47,6 +46,7 @@ enum {
 };
 
 enum pp_conn_state {
+    PP_CONN_FRESH, /* no byte has come */
     PP_CONN_HEAD,
     PP_CONN_BODY,
     PP_CONN_HANDLE,
@@ -111,10 +111,13 @@ struct pp_conn {
      * many bytes came in the window. */
     int64_t pace_since;
     uint64_t pace_bytes;
-    bool slow;     /* too few bytes of the body came in the last complete window */
-    bool running;  /* pp_conn_run() is on the stack */
-    bool reading;  /* libuv reads the socket; set by uv_read_start() */
-    bool keep;     /* the connection stays open after the current answer */
+    bool slow;      /* too few bytes of the body came in the last complete window */
+    bool running;   /* pp_conn_run() is on the stack */
+    bool reading;   /* libuv reads the socket; set by uv_read_start() */
+    bool keep;      /* the connection stays open after the current answer */
+    bool spare;     /* the connection has one of the places for supervisors (http_evict.c) */
+    int64_t opened; /* when the connection was accepted, in ms of the loop's clock */
+    struct pp_node in_spares;
     bool read_end; /* the client has shut its side of the connection */
     /* The list of the server in which the connection waits to consume its input: `ready` or
      * `inflating`; NULL: none. */
@@ -136,6 +139,7 @@ struct pp_http {
     struct pp_timer *look;  /* the timer that checks streams; active while there are streams */
     int64_t look_ms;        /* ms between two checks of one stream */
     struct pp_list states[PP_CONN_STATES];
+    struct pp_list spares;      /* the connections in places for supervisors, oldest first */
     struct pp_list ready;       /* connections with input that they consume in the loop's next turn */
     struct pp_list inflating;   /* connections with gzip to decode, in this order, as each turn permits */
     struct pp_http_peer *peers; /* hash table of the addresses that have connections (http_peer.h) */
@@ -191,6 +195,8 @@ bool pp_conn_quiet(const struct pp_conn *c);
 /* Closes a connection if that is needed for one more of `peer`, which counts it already. Returns
  * false if too many connections are open and none can be closed. */
 bool pp_http_make_room(struct pp_http *s, struct pp_http_peer *peer);
+/* Makes one of the places for supervisors free. Returns false if that is not possible. */
+bool pp_http_make_spare(struct pp_http *s);
 
 /* --- http_pace.c --- */
 /* Notes that `n` bytes of the content of the connection's body have arrived. */
@@ -200,6 +206,8 @@ void pp_conn_pace(struct pp_conn *c, size_t n);
 bool pp_http_reclaim(void *server);
 /* Notes that the client begins to read an answer that the kernel has not accepted as a whole. */
 void pp_conn_write_begins(struct pp_conn *c);
+/* Returns whether the client reads its answer slowly, and has had a window of time to read it. */
+bool pp_conn_reads_slowly(const struct pp_conn *c);
 /* Returns whether the client has read its answer fast enough since the last check. */
 bool pp_conn_reads(struct pp_conn *c);
 /* Frees memory: closes the slowest of the connections that read slowly and whose answer is charged

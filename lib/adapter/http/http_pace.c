@@ -100,21 +100,32 @@ static bool is_within(const struct pp_account *a, const struct pp_account *of)
     return a;
 }
 
+/* Returns how many bytes a second the caller has read of its answer; SLOW_READ if it has not had a
+ * window of time to read. */
+static uint64_t read_rate(const struct pp_conn *c)
+{
+    int64_t ms = pp_loop_now(c->server->loop) - c->write_since;
+    pp_assert(c->state == PP_CONN_WRITE, "only an answer is read");
+    return ms < pp_http_window(c->server) ? SLOW_READ
+                                          : (read_so_far(c) - c->read_before) * 1000 / (uint64_t)ms;
+}
+
+bool pp_conn_reads_slowly(const struct pp_conn *c)
+{
+    return read_rate(c) < SLOW_READ;
+}
+
 bool pp_http_reclaim_answers(struct pp_http *s, const struct pp_account *full)
 {
-    int64_t now = pp_loop_now(s->loop);
     struct pp_conn *slowest = NULL;
     uint64_t least = SLOW_READ;
     int looked = 0;
     pp_list_each (it, &s->states[PP_CONN_WRITE]) {
         struct pp_conn *c = pp_container_of(it, struct pp_conn, in_state);
-        int64_t ms = now - c->write_since;
-        if (ms >= pp_http_window(s) && c->charged > 0 && is_within(c->account, full)) {
-            uint64_t rate = (read_so_far(c) - c->read_before) * 1000 / (uint64_t)ms;
-            if (rate < least) {
-                least = rate;
-                slowest = c;
-            }
+        uint64_t rate = c->charged > 0 && is_within(c->account, full) ? read_rate(c) : least;
+        if (rate < least) {
+            least = rate;
+            slowest = c;
         }
         if (++looked == SEARCH)
             break;

@@ -3,12 +3,7 @@
  *
  * A peer is an IPv4 address, or an IPv6 /64, because one client usually owns all of it. It lists
  * its connections by what they do, least recently active first, so that http_evict.c finds the one
- * to close for a new one, in this order:
- *
- *   idle -> sending a head -> sending a body -> not reading its answer
- *
- * A connection whose request a handler has (BUSY) is never closed for a new one. All functions must
- * be called on the server's loop thread. */
+ * to close for a new one. All functions must be called on the server's loop thread. */
 #ifndef PP_ADAPTER_HTTP_PEER_H
 #define PP_ADAPTER_HTTP_PEER_H
 
@@ -20,7 +15,15 @@
 #include "base/list.h"
 #include "photopool/err.h"
 
-enum pp_http_rank { PP_RANK_IDLE, PP_RANK_HEAD, PP_RANK_BODY, PP_RANK_WRITE, PP_RANK_BUSY, PP_RANK_COUNT };
+enum pp_http_rank {
+    PP_RANK_FRESH, /* has not sent a byte */
+    PP_RANK_IDLE,
+    PP_RANK_HEAD,
+    PP_RANK_BODY,
+    PP_RANK_WRITE, /* the client reads its answer */
+    PP_RANK_BUSY,  /* a handler has the request */
+    PP_RANK_COUNT
+};
 
 struct pp_http_peer_key {
     uint8_t family; /* 4 or 6 */
@@ -29,7 +32,8 @@ struct pp_http_peer_key {
 
 struct pp_http_peer {
     struct pp_http_peer_key key;
-    uint32_t n; /* number of connections from this address */
+    uint32_t n;      /* number of connections from this address */
+    uint32_t spares; /* number of these that are in places for supervisors (http_evict.c) */
     struct pp_list ranks[PP_RANK_COUNT];
     UT_hash_handle hh;
 };

@@ -142,6 +142,7 @@ static bool judge_head(struct pp_conn *c)
     struct pp_http_request *req = &x->head.req;
     pp_http_peer_text(&c->peer->key, x->peer);
     req->peer = x->peer;
+    req->spare = c->spare;
     req->body = "";
     req->impl = x;
     pp_conn_set_state(c, PP_CONN_HANDLE); /* the handler may answer */
@@ -233,6 +234,7 @@ size_t pp_conn_eat(struct pp_conn *c, const char *p, size_t n)
     for (int requests = 0; at < n;) {
         size_t used = 0;
         switch (c->state) {
+        case PP_CONN_FRESH:
         case PP_CONN_IDLE:
         case PP_CONN_HEAD:
             if (requests++ == REQUESTS_A_TURN) {

@@ -43,6 +43,7 @@ static void close_handle(uv_handle_t *h)
 int64_t pp_http_timeout(const struct pp_http *s, enum pp_conn_state state)
 {
     switch (state) {
+    case PP_CONN_FRESH:
     case PP_CONN_HEAD:
     case PP_CONN_LINGER: return s->options.header_timeout_ms;
     case PP_CONN_BODY: return s->options.body_timeout_ms;
@@ -158,7 +159,7 @@ static void reply(struct pp_http_server *port, struct pp_http_request *req,
         pp_assert(c->state == PP_CONN_HANDLE && c->exchange == x, "a request is answered twice");
         pp_assert(x->phase != PP_EXCHANGE_BODY, "a request is answered before it is complete");
         bool unread = x->phase == PP_EXCHANGE_HEAD && req->has_body;
-        c->keep = x->head.keep_alive && !unread && !res->close && !s->draining;
+        c->keep = x->head.keep_alive && !unread && !c->spare && !res->close && !s->draining;
         c->exchange = NULL;
         pp_conn_answer(c, res, req->method == PP_HEAD, req->answer_account);
     } else if (res->source) {
@@ -199,6 +200,7 @@ static void drain(struct pp_http_server *port)
     s->draining = true;
     close_handle((uv_handle_t *)&s->listener);
     close_unused(&s->states[PP_CONN_IDLE]);
+    close_unused(&s->states[PP_CONN_FRESH]);
     close_unused(&s->states[PP_CONN_HEAD]);
     struct pp_conn *c;
     /* pp_stream_end() removes the stream from this list. */
@@ -298,6 +300,7 @@ static struct pp_http *server_new(struct pp_loop *loop, const struct pp_http_opt
     s->date_second = -1;
     pp_list_init(&s->ready);
     pp_list_init(&s->inflating);
+    pp_list_init(&s->spares);
     for (int i = 0; i < PP_CONN_STATES; i++)
         pp_list_init(&s->states[i]);
     int64_t period = o->keepalive_ms < o->pong_ms ? o->keepalive_ms : o->pong_ms;

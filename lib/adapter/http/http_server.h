@@ -14,11 +14,9 @@
  *   of the bytes that follow it.
  * - The server refuses a message whose framing is unclear, for example with bad_request, and then
  *   closes the connection.
- * - At max_per_address or max_connections, the server closes one connection to make room for a new
- *   one. It prefers idle connections, then those whose client is sending a head, then sending a
- *   body, then not reading its answer; within a group, the least recently active. It first searches
- *   among connections that were inactive for a second, then among all. If handlers are at work for
- *   all connections, it closes the new one. Unread bytes in the kernel count as activity.
+ * - At max_per_address or max_connections, the server closes the connection that is least useful to
+ *   make room for a new one (http_evict.c). If none may be closed, a few new connections are open
+ *   nevertheless, for the requests of supervisors only.
  * - The server closes no stream to make room, and streams count towards max_streams only. An idle
  *   stream needs less than 1 KiB (tests/contract/test_http_streams.c); a slow reader's stream
  *   references at most max_stream_bytes.
