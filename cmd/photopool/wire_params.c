@@ -125,6 +125,7 @@ void pp_wire_params_reload(struct pp_wire_params *w, const struct pp_config *c)
         c->callers.failures_per_second == PP_CONFIG_NONE ? 0 : bounded(c->callers.failures_per_second);
     p->max_subscribers_per_key =
         c->events.max_subscribers_per_key == PP_CONFIG_NONE ? 0 : bounded(c->events.max_subscribers_per_key);
+    p->ticket_secret = c->auth.ticket_secret;
     p->hosts = c->http.hosts.item;
     p->n_hosts = c->http.hosts.n;
     p->events_ms = c->events.retention_ms;

@@ -11,8 +11,9 @@
 /* The roles that use the event log and the delivery store. */
 #define PP_ROLES_RELAYING (PP_ROLE_API | PP_ROLE_DELIVER | PP_ROLE_CRON)
 
-/* The parameters of the pipeline, with the arrays that they point to. The delays of retries and the
- * names of the server are arrays of the configuration, which outlives this struct. */
+/* The parameters of the pipeline, with the arrays that they point to. The delays of retries, the
+ * names of the server and the secret of tickets belong to the configuration, which outlives this
+ * struct. */
 struct pp_wire_params {
     struct pp_params params;
     struct pp_cidr *networks;

@@ -106,6 +106,9 @@ bool pp_call_authorize(struct pp_call *call)
     if (!key)
         return pp_call_unauthorized(call, NULL,
                                     text ? "the key is not one of this server's" : "the request has no key");
+    call->key_name = pp_arena_strdup(&call->arena, key->name);
+    if (!call->key_name)
+        return pp_call_no_memory(call);
     if (!pp_call_admit(call, key->name))
         return false;
     if ((key->scopes & endpoint->needs) != endpoint->needs)

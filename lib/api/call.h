@@ -114,6 +114,8 @@ struct pp_call {
     struct pp_caller *caller; /* a reference (callers.h); NULL until the caller is known */
     /* The client to which the key is bound; NULL if the key is not bound. */
     const char *only_client;
+    /* The name of the key that sends the request, or that made its ticket; NULL: none. */
+    const char *key_name;
     bool admin;                     /* the key has the scope admin */
     const char *args[PP_CALL_ARGS]; /* path segments in place of "{}", decoded */
     struct pp_param_text params[PP_CALL_PARAMS];

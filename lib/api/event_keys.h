@@ -16,6 +16,7 @@ struct pp_event_keys {
     const char *keys[PP_SUB_KEYS_MAX + 1];
     size_t n, at;
     void (*on_allowed)(struct pp_call *call);
+    struct pp_coord_secret secret; /* the secret of tickets, if the coordinator has it */
 };
 
 /* Checks the first n keys, and replaces "results" by "results:CLIENT" if the caller's API key is
@@ -24,8 +25,12 @@ void pp_event_keys_check(struct pp_call *call, size_t n, void (*on_allowed)(stru
 
 /* --- tickets.c: tickets let a browser open a subscription without knowing an API key --- */
 
+/* Reads the secret that signs tickets, and calls on_secret(call); or answers the call. */
+void pp_ticket_secret(struct pp_call *call, void (*on_secret)(struct pp_call *call));
 /* Stores the event keys that a ticket permits, at most `cap`, in the call's arena, and returns how
- * many. Returns 0 if this installation did not make the ticket, or if the ticket has expired. */
+ * many; sets call->key_name to the API key that made the ticket. Returns 0 if this installation did
+ * not make the ticket, if the ticket has expired or expires too late, or if its API key is gone.
+ * The caller calls pp_ticket_secret() first. */
 size_t pp_ticket_read(struct pp_call *call, const char *ticket, const char **keys, size_t cap);
 
 #endif

@@ -381,19 +381,20 @@ static void on_keys_allowed(struct pp_call *call)
     }
 }
 
-static bool read_ticket(struct pp_call *call, struct events_state *s, const char *ticket)
+static void on_ticket_secret(struct pp_call *call)
 {
-    s->keys.n = pp_ticket_read(call, ticket, s->keys.keys, PP_SUB_KEYS_MAX);
+    struct events_state *s = call->state;
+
+    s->keys.n = pp_ticket_read(call, pp_call_param(call, "ticket"), s->keys.keys, PP_SUB_KEYS_MAX);
     if (s->keys.n == 0) {
-        pp_call_header(call, "WWW-Authenticate: Bearer realm=\"photopool\", error=\"invalid_token\"");
-        return pp_call_problem(call, PP_API_UNAUTHORIZED, "ticket",
-                               "the ticket is not one of this server's, or it is too old");
+        pp_call_unauthorized(call, "ticket", "the ticket is not one of this server's, or it is too old");
+        return;
     }
-    if (pp_call_param(call, "key"))
-        return pp_call_problem(call, PP_API_BAD_PARAMETER, "key", "a ticket brings its keys along");
     if (call->o->params->n_keys > 0)
         pp_call_header(call, "Access-Control-Allow-Origin: *");
-    return true;
+    /* The subscription counts for the key that made the ticket. */
+    if (!call->key_name || pp_call_admit(call, call->key_name))
+        on_keys_allowed(call);
 }
 
 void pp_api_get_events(struct pp_call *call)
@@ -407,6 +408,8 @@ void pp_api_get_events(struct pp_call *call)
     if (!ticket)
         pp_event_keys_check(call, pp_call_params(call, "key", s->keys.keys, PP_SUB_KEYS_MAX + 1),
                             on_keys_allowed);
-    else if (read_ticket(call, s, ticket))
-        on_keys_allowed(call);
+    else if (pp_call_param(call, "key"))
+        pp_call_problem(call, PP_API_BAD_PARAMETER, "key", "a ticket brings its keys along");
+    else
+        pp_ticket_secret(call, on_ticket_secret);
 }

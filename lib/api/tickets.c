@@ -1,38 +1,56 @@
 /* tickets.c: makes and checks tickets, with which a browser can subscribe without an API key
  * (event_keys.h).
  *
- *   base64url(expires, keys) "." base64url(HMAC-SHA256 of the payload)
+ *   base64url(payload) "." base64url(HMAC-SHA256 of the payload)
  *
- * The payload is "expires, keys". The secret of the HMAC is derived from the configured API keys.
- * So all processes with the role api have the same secret, and each accepts the tickets of the
- * others. A ticket may be used any number of times within its 60 s. */
+ * The payload is the time at which the ticket expires, the name of the API key that made it, and
+ * the event keys, a line each. All processes with the role api have the same secret, so each
+ * accepts the tickets of the others: auth.ticket_secret, or the secret of the coordinator. A ticket
+ * may be used any number of times within its 60 s. */
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
+#include "api/callers.h"
 #include "api/event_keys.h"
 #include "api/handler.h"
 #include "base/base64.h"
 
 #define TICKET_MS   60000
+#define SKEW_MS     5000 /* the clock of the process that made a ticket may be ahead by this */
 #define MAC_N       32
-#define PAYLOAD_MAX (PP_SUB_KEYS_MAX * PP_EVENT_KEY_MAX + 64)
+#define PAYLOAD_MAX (PP_SUB_KEYS_MAX * PP_EVENT_KEY_MAX + 128)
 #define TEXT_MAX    (PP_BASE64_MAX(PAYLOAD_MAX) + PP_BASE64_MAX(MAC_N))
 
-static bool sign_payload(const struct pp_params *params, const void *payload, size_t n, uint8_t mac[MAC_N])
+/* --- the secret --- */
+
+void pp_ticket_secret(struct pp_call *call, void (*on_secret)(struct pp_call *call))
+{
+    struct pp_event_keys *s = call->state;
+    const char *configured = call->o->params->ticket_secret;
+    uint8_t random[PP_COORD_SECRET_MAX / 2];
+
+    if (configured && configured[0]) {
+        on_secret(call);
+        return;
+    }
+    pp_random_bytes(random, sizeof(random));
+    pp_hex(s->secret.secret, random, sizeof(random));
+    PP_CALL_ASK(call, call->o->coordinator, secret, &s->secret, "reading the secret of tickets", on_secret);
+}
+
+static bool sign_payload(const struct pp_call *call, const void *payload, size_t n, uint8_t mac[MAC_N])
 {
     static const char purpose[] = "photopool ticket";
+    const struct pp_event_keys *s = call->state;
+    const char *configured = call->o->params->ticket_secret;
+    const char *text = configured && configured[0] ? configured : s->secret.secret;
     uint8_t secret[MAC_N];
     unsigned len = 0;
-    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
-    bool ok = ctx && EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) == 1 &&
-              EVP_DigestUpdate(ctx, purpose, sizeof(purpose)) == 1;
 
-    for (size_t i = 0; ok && i < params->n_keys; i++)
-        ok = EVP_DigestUpdate(ctx, params->keys[i].sha256, sizeof(params->keys[i].sha256)) == 1;
-    ok = ok && EVP_DigestFinal_ex(ctx, secret, &len) == 1;
-    EVP_MD_CTX_free(ctx);
-    return ok && HMAC(EVP_sha256(), secret, MAC_N, payload, n, mac, &len) != NULL;
+    return HMAC(EVP_sha256(), text, (int)strlen(text), (const unsigned char *)purpose, sizeof(purpose),
+                secret, &len) &&
+           HMAC(EVP_sha256(), secret, MAC_N, payload, n, mac, &len);
 }
 
 /* --- POST /v1/tickets: making a ticket --- */
@@ -41,13 +59,14 @@ static void send_ticket(struct pp_call *call)
 {
     const struct pp_event_keys *s = call->state;
     int64_t expires = pp_loop_wall(call->o->loop) + TICKET_MS;
-    char *payload = pp_arena_printf(&call->arena, "%lld", (long long)expires);
+    char *payload =
+        pp_arena_printf(&call->arena, "%lld\n%s", (long long)expires, call->key_name ? call->key_name : "");
     char *text = pp_arena_alloc(&call->arena, TEXT_MAX);
     uint8_t mac[MAC_N];
 
     for (size_t i = 0; payload && i < s->n; i++)
         payload = pp_arena_printf(&call->arena, "%s\n%s", payload, s->keys[i]);
-    if (!payload || !text || !sign_payload(call->o->params, payload, strlen(payload), mac)) {
+    if (!payload || !text || !sign_payload(call, payload, strlen(payload), mac)) {
         pp_call_no_memory(call);
         return;
     }
@@ -59,6 +78,11 @@ static void send_ticket(struct pp_call *call)
     PP_JSON_OBJECT(&call->out, NULL, PP_STR("ticket", text), PP_TIME("expires_at", expires));
     pp_call_header(call, "Cache-Control: no-store");
     pp_call_json(call, 201);
+}
+
+static void on_ticket_allowed(struct pp_call *call)
+{
+    pp_ticket_secret(call, send_ticket);
 }
 
 static bool read_keys(struct pp_call *call, const char *name, const json_t *v, void *out)
@@ -86,34 +110,65 @@ void pp_api_post_ticket(struct pp_call *call)
     if (!pp_call_fields(call, "a ticket", fields, 1, s))
         return;
     if (s->n > 0)
-        pp_event_keys_check(call, s->n, send_ticket);
+        pp_event_keys_check(call, s->n, on_ticket_allowed);
     else
         pp_call_problem(call, PP_API_MISSING_FIELD, "keys", "keys is missing");
 }
 
 /* --- reading a ticket --- */
 
-size_t pp_ticket_read(struct pp_call *call, const char *ticket, const char **keys, size_t cap)
+/* Cuts the line that begins at *at, and moves *at behind it; NULL: it was the last one. */
+static char *next_line(char **at)
+{
+    char *line = *at, *end = strchr(line, '\n');
+
+    if (end)
+        *end++ = '\0';
+    *at = end;
+    return line;
+}
+
+/* Returns the payload of a ticket that is signed with our secret, or NULL. */
+static char *open_ticket(struct pp_call *call, const char *ticket)
 {
     const char *dot = strchr(ticket, '.');
     uint8_t mac[MAC_N], given[MAC_N];
-    size_t n_keys = 0;
 
     if (!dot || pp_base64url_read(given, MAC_N, dot + 1, strlen(dot + 1)) != MAC_N)
-        return 0;
+        return NULL;
     char *payload = pp_arena_alloc(&call->arena, PAYLOAD_MAX + 1);
     size_t n =
         payload ? pp_base64url_read((uint8_t *)payload, PAYLOAD_MAX, ticket, (size_t)(dot - ticket)) : 0;
-    if (n == 0 || !sign_payload(call->o->params, payload, n, mac) || CRYPTO_memcmp(mac, given, MAC_N) != 0)
-        return 0;
+    if (n == 0 || !sign_payload(call, payload, n, mac) || CRYPTO_memcmp(mac, given, MAC_N) != 0)
+        return NULL;
     payload[n] = '\0';
-    char *at = strchr(payload, '\n');
-    if (!at || strtoll(payload, NULL, 10) < pp_loop_wall(call->o->loop))
+    return payload;
+}
+
+/* Returns true if the API key is configured. A ticket without a key was made without keys. */
+static bool key_exists(const struct pp_params *params, const char *name)
+{
+    bool found = params->n_keys == 0 && !name[0];
+
+    for (size_t i = 0; i < params->n_keys && !found; i++)
+        found = strcmp(params->keys[i].name, name) == 0;
+    return found;
+}
+
+size_t pp_ticket_read(struct pp_call *call, const char *ticket, const char **keys, size_t cap)
+{
+    int64_t now = pp_loop_wall(call->o->loop);
+    char *at = open_ticket(call, ticket);
+    size_t n_keys = 0;
+
+    if (!at)
         return 0;
-    while (at && n_keys < cap) {
-        *at++ = '\0';
-        keys[n_keys++] = at;
-        at = strchr(at, '\n');
-    }
+    int64_t expires = strtoll(next_line(&at), NULL, 10);
+    const char *name = at ? next_line(&at) : "";
+    if (expires < now || expires > now + TICKET_MS + SKEW_MS || !key_exists(call->o->params, name))
+        return 0;
+    call->key_name = name[0] ? name : NULL;
+    while (at && n_keys < cap)
+        keys[n_keys++] = next_line(&at);
     return n_keys;
 }

@@ -98,6 +98,8 @@ enum pp_err pp_config_cross_check(const struct pp_config *cfg, struct pp_config_
         {is_word(cfg->worker.id), "worker.id", "has other characters; allowed: A-Z a-z 0-9 . _ -"},
         {has_tiers(cfg), "worker.tiers", "names a timeout that no tier has; allowed: those of fetch.tiers"},
         {!common, "auth.keys", common},
+        {!cfg->auth.ticket_secret[0] || strlen(cfg->auth.ticket_secret) >= 32, "auth.ticket_secret",
+         "is too short; allowed: at least 32 characters, as from: openssl rand -hex 32"},
         {strcmp(cfg->amqp.url, "none") == 0 || is_amqp(cfg->amqp.url), "amqp.url",
          "is not well-formed; allowed: amqp[s]://[USER[:PASSWORD]@]HOST[:PORT][/VHOST], other characters as "
          "%XX"},

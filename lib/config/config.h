@@ -232,6 +232,7 @@ struct pp_config {
     } results;
     struct {
         struct pp_config_keys keys;
+        const char *ticket_secret; /* signs tickets; "": the processes share a random one */
     } auth;
     struct {
         enum pp_log_level level;

@@ -107,6 +107,8 @@ P(COUNT, "batches.max_photos_per_item", batches.max_photos_per_item, "100", 1, 1
 
 P(KEYS, "auth.keys", auth.keys, "[]", 0, 0, LIVE,
   "API keys, by the SHA-256 of their text. With `client` a key acts for that client only.")
+P(STRING, "auth.ticket_secret", auth.ticket_secret, "", 0, 1024, LIVE | SECRET,
+  "Signs tickets (POST /v1/tickets), at least 32 characters; empty: a random one, which a fleet shares through Redis.")
 
 P(COUNT_OR_NULL, "callers.requests_per_second", callers.requests_per_second, "2000", 1, 1e6, LIVE,
   "Requests a second, and as many at once; then 429. /healthz, /readyz and /metrics don't count; null: no limit.")

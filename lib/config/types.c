@@ -45,7 +45,9 @@ static enum pp_err set_string(const struct pp_value *v, yaml_node_t *node, const
 
 static void put_string(const struct pp_put *put, const void *field)
 {
-    pp_put_text(put, *(const char *const *)field);
+    const char *text = *(const char *const *)field;
+    bool hidden = (put->param->flags & PP_PARAM_SECRET) && !put->secrets && *text;
+    pp_put_text(put, hidden ? "***" : text);
 }
 
 /* Returns true if the value matches a choice: "sqlite:PATH" needs a text after "sqlite:", and

@@ -183,7 +183,11 @@ void pp_put_key(const struct pp_put *put, const void *field)
     char hex[2 * sizeof key->sha256 + 1];
     /* JSON quotes make sure that a client "42", or a hash of digits only, is read back as text */
     quoted.json = true;
-    pp_hex(hex, key->sha256, sizeof key->sha256);
+    /* Whoever knows the hash can try keys against it, so the hash is hidden as a password is. */
+    if (put->secrets)
+        pp_hex(hex, key->sha256, sizeof key->sha256);
+    else
+        snprintf(hex, sizeof hex, "***");
     fprintf(put->f, "{%sname%s: ", q, q);
     pp_put_text(&quoted, key->name);
     fprintf(put->f, ", %ssha256%s: \"%s\", %sscopes%s: [", q, q, hex, q, q);

@@ -442,6 +442,19 @@ static void round_trips_are_counted(void **state)
     assert_true(k->c->ops->reserve_ahead_ms(k->c) >= 0);
 }
 
+static void the_first_secret_stays(void **state)
+{
+    struct coord_kit *k = *state;
+    char out[PP_COORD_SECRET_MAX], sixty_four[PP_COORD_SECRET_MAX];
+
+    memset(sixty_four, 'a', sizeof(sixty_four) - 1);
+    sixty_four[sizeof(sixty_four) - 1] = '\0';
+    ck_secret(k, k->c, sixty_four, out);
+    assert_string_equal(out, sixty_four);
+    ck_secret(k, k->c, "another", out);
+    assert_string_equal(out, sixty_four);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, ck_open, ck_close)
 
 int pp_suite_coordinator(const struct pp_coord_subject *s)
@@ -466,6 +479,7 @@ int pp_suite_coordinator(const struct pp_coord_subject *s)
         TEST(signs_of_life_are_seen_for_a_minute),
         TEST(drains_reach_their_worker),
         TEST(round_trips_are_counted),
+        TEST(the_first_secret_stays),
     };
 
     ck_use(s);

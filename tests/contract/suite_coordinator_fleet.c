@@ -684,6 +684,20 @@ static void anybody_can_ask_a_worker_to_drain(void **state)
     assert_string_equal(k->drained, "*");
 }
 
+/* --- the secret --- */
+
+static void processes_share_a_secret(void **state)
+{
+    struct coord_kit *k = *state;
+    char one[PP_COORD_SECRET_MAX], two[PP_COORD_SECRET_MAX];
+
+    ck_open_other(k);
+    ck_secret(k, k->c, "first", one);
+    ck_secret(k, k->d, "second", two);
+    assert_string_equal(one, "first");
+    assert_string_equal(two, "first");
+}
+
 /* --- the leader --- */
 
 static void one_leads(void **state)
@@ -848,6 +862,7 @@ int pp_suite_coordinator_fleet(void)
         TEST(slow_hosts_are_slow_for_all),
         TEST(workers_know_each_other),
         TEST(anybody_can_ask_a_worker_to_drain),
+        TEST(processes_share_a_secret),
         TEST(one_leads),
         TEST(the_data_set_has_a_name),
         LOST(nobody_is_granted_what_somebody_may_hold),

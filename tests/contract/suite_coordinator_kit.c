@@ -183,6 +183,15 @@ void ck_release(struct coord_kit *k, const char *worker, struct pp_slot_renewal 
     ck_wait(k, k->c->ops->release(k->c, &r), &r.req, PP_OK);
 }
 
+void ck_secret(struct coord_kit *k, struct pp_coordinator *c, const char *text, char out[PP_COORD_SECRET_MAX])
+{
+    struct pp_coord_secret r = {.req = ck_request(k)};
+
+    snprintf(r.secret, sizeof(r.secret), "%s", text);
+    ck_wait(k, c->ops->secret(c, &r), &r.req, PP_OK);
+    memcpy(out, r.secret, sizeof(r.secret));
+}
+
 bool ck_elect(struct coord_kit *k, struct pp_coordinator *c, const char *worker, int64_t lease_ms,
               int64_t now)
 {

@@ -68,6 +68,9 @@ void ck_renew_all(struct coord_kit *k, const char *worker, struct pp_slot_renewa
 /* Renews one slot; returns true if the worker has lost it. */
 bool ck_renew(struct coord_kit *k, const char *worker, struct pp_slot_renewal renewal, int64_t now);
 void ck_release(struct coord_kit *k, const char *worker, struct pp_slot_renewal renewal, int64_t now);
+/* Reads the secret of the installation into `out`, and offers `text` if there is none. */
+void ck_secret(struct coord_kit *k, struct pp_coordinator *c, const char *text,
+               char out[PP_COORD_SECRET_MAX]);
 bool ck_elect(struct coord_kit *k, struct pp_coordinator *c, const char *worker, int64_t lease_ms,
               int64_t now);
 struct pp_coord_backlog ck_backlog(struct coord_kit *k, struct pp_coordinator *c, bool rebuilt);

@@ -20,6 +20,9 @@ KEYS = {"all": (["submit", "read", "admin"], None), "reader": (["read"], None), 
         "shop": (["submit", "read", "admin"], "42")}
 
 
+SECRET = "a secret of at least 32 characters"
+
+
 def bearer(name):
     return {"Authorization": f"Bearer {name}"} if name else {}
 
@@ -34,7 +37,7 @@ def base64url(data):
 
 def signed(payload):
     """Returns a ticket as api/tickets.c makes it. The test needs this to make an expired ticket."""
-    secret = hashlib.sha256(b"photopool ticket\0" + b"".join(digest(name) for name in KEYS)).digest()
+    secret = hmac.digest(SECRET.encode(), b"photopool ticket\0", "sha256")
     return base64url(payload) + "." + base64url(hmac.digest(secret, payload, "sha256"))
 
 
@@ -57,7 +60,7 @@ class Here:
         # ended: batches whose end all_said() has seen; at: number of the last event that it has
         # read
         self.ended, self.at = set(), 0
-        self.pool = Pool(case, config={"auth.keys": [
+        self.pool = Pool(case, config={"auth.ticket_secret": SECRET, "auth.keys": [
             {"name": name, "sha256": digest(name).hex(), "scopes": scopes, **({"client": client} if client else {})} for name,
                 (scopes, client) in KEYS.items()]})
         self.pool.start()
@@ -136,13 +139,16 @@ def tickets(case):
     same(here.ways(f"ticket={text}&key=results:42"), (BAD_PARAMETER,) * 3, "a ticket and a key")
     # A ticket that is valid except for its age.
     now = int(time.time() * 1000)
-    same(len(poll(pool, "ticket=" + signed(f"{now + 50000}\nresults:43".encode()), after=0)[0]), len(here.of("43")), "a ticket of ours")
+    same(len(poll(pool, "ticket=" + signed(f"{now + 50000}\nall\nresults:43".encode()), after=0)[0]), len(here.of("43")), "a ticket of ours")
     payload, mac = text.split(".")
-    for what, bad in (("too old", signed(f"{now - 1000}\nresults:43".encode())), ("for nothing", signed(str(now + 50000).encode())),
+    for what, bad in (("too old", signed(f"{now - 1000}\nall\nresults:43".encode())), ("for nothing", signed(f"{now + 50000}\nall".encode())),
+                      ("for a year", signed(f"{now + 365 * 86400000}\nall\nresults:43".encode())),
+                      ("of a key that is gone", signed(f"{now + 50000}\nformer\nresults:43".encode())),
+                      ("of no key", signed(f"{now + 50000}\n\nresults:43".encode())),
                       ("empty", ""), ("a dot", "."), ("without a signature", payload),
                       ("with half a signature", payload + "." + mac[:20]),
                       ("with another's signature", payload + "." + signed(b"1\nresults").split(".")[1]),
-                      ("with other keys", base64url(f"{now + 50000}\nresults".encode()) + "." + mac),
+                      ("with other keys", base64url(f"{now + 50000}\nall\nresults".encode()) + "." + mac),
                       ("altered", ("A" if payload[0] != "A" else "B") + payload[1:] + "." + mac),
                       ("altered at the end", payload + "." + ("A" if mac[0] != "A" else "B") + mac[1:]),
                       ("much too long", "A" * 4000 + "." + mac)):

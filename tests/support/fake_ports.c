@@ -439,11 +439,24 @@ static int64_t coord_slow(struct pp_coordinator *c, const char *host, int64_t no
     return ((struct fake_coordinator *)c)->slow_until;
 }
 
-void fake_coordinator_open(struct fake_coordinator *f)
+static enum pp_err coord_secret(struct pp_coordinator *c, struct pp_coord_secret *r)
+{
+    struct fake_coordinator *f = (struct fake_coordinator *)c;
+    memset(r->secret, 's', sizeof(r->secret) - 1);
+    return fake_later(&f->back, &r->req, f->secret_err);
+}
+
+void fake_coordinator_open(struct fake_coordinator *f, struct pp_loop *loop)
 {
     static const struct pp_coordinator_ops ops = {
-        .worker = coord_worker, .drain = coord_drain, .host_slow_until = coord_slow};
+        .worker = coord_worker, .drain = coord_drain, .host_slow_until = coord_slow, .secret = coord_secret};
     *f = (struct fake_coordinator){.base.ops = &ops};
+    fake_return_open(&f->back, loop);
+}
+
+void fake_coordinator_close(struct fake_coordinator *f)
+{
+    pp_timer_close(f->back.timer);
 }
 
 /* --- blobs --- */

@@ -73,6 +73,8 @@ struct fake_store {
 
 struct fake_coordinator {
     struct pp_coordinator base;
+    struct fake_return back;
+    enum pp_err secret_err; /* how requests for the secret end */
     struct pp_worker_info workers[FAKE_MAX];
     size_t n;
     int64_t slow_until;
@@ -104,7 +106,8 @@ void fake_ingest_open(struct fake_ingest *f, struct pp_loop *loop);
 void fake_ingest_close(struct fake_ingest *f);
 void fake_store_open(struct fake_store *f, struct pp_loop *loop);
 void fake_store_close(struct fake_store *f);
-void fake_coordinator_open(struct fake_coordinator *f);
+void fake_coordinator_open(struct fake_coordinator *f, struct pp_loop *loop);
+void fake_coordinator_close(struct fake_coordinator *f);
 void fake_blobs_open(struct fake_blobs *f);
 void fake_server_open(struct fake_server *f);
 void fake_server_close(struct fake_server *f);

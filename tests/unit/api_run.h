@@ -62,7 +62,7 @@ static inline int api_open(void **state)
     };
     fake_ingest_open(&t->ingest, t->loop);
     fake_store_open(&t->store, t->loop);
-    fake_coordinator_open(&t->coordinator);
+    fake_coordinator_open(&t->coordinator, t->loop);
     fake_blobs_open(&t->blobs);
     fake_server_open(&t->server);
     t->server_ptr = &t->server.base;
@@ -112,6 +112,7 @@ static inline int api_close(void **state)
     json_decref(t->json);
     fake_ingest_close(&t->ingest);
     fake_store_close(&t->store);
+    fake_coordinator_close(&t->coordinator);
     fake_server_close(&t->server);
     pp_test_clock_release(t->loop);
     pp_loop_close(t->loop);

@@ -1,5 +1,5 @@
-/* Tests the limits of callers: requests of a key and of an address, wrong keys, subscriptions, and
- * the table of callers. */
+/* Tests the limits of callers: requests of a key and of an address, wrong keys, subscriptions,
+ * tickets, and the table of callers. */
 #include <openssl/sha.h>
 #include <unistd.h>
 
@@ -288,6 +288,81 @@ static void keys_of_subscriptions_are_charged(void **state)
     assert_int_equal(t->ledger.rows[PP_RES_SUBSCRIPTIONS].used, 0);
 }
 
+/* --- tickets --- */
+
+/* Opens a subscription with the ticket, from another address. Returns the status: 200 if a
+ * long-poll was answered. */
+static int ask_with_ticket(struct api_run *t, const char *ticket)
+{
+    char path[1000];
+
+    t->authorization = NULL;
+    t->peer = "192.0.2.50";
+    snprintf(path, sizeof(path), "/v1/events?wait=0&ticket=%s", ticket);
+    return api_get(t, path);
+}
+
+static void make_ticket(struct api_run *t, const char *authorization, char out[800])
+{
+    t->authorization = authorization;
+    assert_int_equal(api_ask(t, PP_POST, "/v1/tickets", "{\"keys\":[\"results:42\"]}"), 201);
+    snprintf(out, 800, "%s", api_str(t, "ticket"));
+}
+
+static void tickets_have_a_secret_of_their_own(void **state)
+{
+    struct api_run *t = *state;
+    struct polls p;
+    char ticket[800], configured[800];
+
+    open_events(t, &p);
+    use_keys(t);
+    make_ticket(t, "Bearer one", ticket);
+    assert_int_equal(ask_with_ticket(t, ticket), 200);
+    /* The secret is not made from the keys: with other keys beside it, the ticket is still good. */
+    t->params.n_keys = 1;
+    assert_int_equal(ask_with_ticket(t, ticket), 200);
+    /* The key that made the ticket was removed. */
+    t->params.keys++;
+    assert_int_equal(ask_with_ticket(t, ticket), 401);
+    t->params.keys--;
+    t->params.ticket_secret = "another secret of at least 32 characters";
+    assert_int_equal(ask_with_ticket(t, ticket), 401);
+    make_ticket(t, "Bearer one", configured);
+    assert_string_not_equal(configured, ticket);
+    assert_int_equal(ask_with_ticket(t, configured), 200);
+    pp_test_clock_pass(t->loop, 60001);
+    assert_int_equal(ask_with_ticket(t, configured), 401);
+    t->params.ticket_secret = NULL;
+    t->coordinator.secret_err = PP_EIO;
+    assert_int_equal(ask_with_ticket(t, ticket), 500);
+    close_events(t, &p);
+}
+
+/* Subscriptions by ticket count for the key that made the ticket. */
+static void tickets_count_for_their_key(void **state)
+{
+    struct api_run *t = *state;
+    struct polls p;
+    char ticket[800], path[1000];
+
+    open_events(t, &p);
+    use_keys(t);
+    t->params.max_subscribers_per_key = 1;
+    make_ticket(t, "Bearer one", ticket);
+    snprintf(path, sizeof(path), "/v1/events?wait=60&ticket=%s", ticket);
+    t->authorization = NULL;
+    t->server.replies = 0;
+    for (int i = 0; i < 3; i++) {
+        t->peer = i == 0 ? "192.0.2.1" : i == 1 ? "192.0.2.2" : "192.0.2.3";
+        api_begin(t, &p.requests[p.n++], PP_GET, path, NULL, 0);
+    }
+    while (t->server.replies < 2) /* Each newer long-poll takes the place of the one before. */
+        (void)pp_loop_turn(t->loop, true);
+    assert_int_equal(t->server.replies, 2);
+    close_events(t, &p);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, api_open, api_close)
@@ -301,6 +376,8 @@ int main(void)
         TEST(one_caller_can_not_take_all_polls),
         TEST(a_key_has_a_limit_of_subscriptions),
         TEST(keys_of_subscriptions_are_charged),
+        TEST(tickets_have_a_secret_of_their_own),
+        TEST(tickets_count_for_their_key),
     };
 
     return cmocka_run_group_tests_name("api_callers", tests, NULL, NULL);

@@ -3,6 +3,8 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -56,11 +58,49 @@ static void limits_of_callers(void **state)
     assert_null(load("callers.max_bytes=1KiB", &err));
 }
 
+/* Returns the configuration as a text, which the caller frees. */
+static char *printed(const struct pp_config *cfg, enum pp_config_format format)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
+
+    pp_config_print(f, cfg, format);
+    fclose(f);
+    return text;
+}
+
+#define HASH "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+
+static void secrets_are_not_printed(void **state)
+{
+    static const char *const sets[] = {"auth.keys=[{name: shop, sha256: '" HASH "', scopes: [read]}]",
+                                       "auth.ticket_secret=0123456789abcdef0123456789ABCDEF"};
+    const struct pp_config_sources src = {.file = "", .sets = sets, .n_sets = 2};
+    struct pp_config_error err;
+    struct pp_config *cfg;
+
+    (void)state;
+    assert_int_equal(pp_config_load(&cfg, &src, &err), PP_OK);
+    assert_string_equal(cfg->auth.ticket_secret, "0123456789abcdef0123456789ABCDEF");
+    for (int i = 0; i < 2; i++) {
+        char *text = printed(cfg, i == 0 ? PP_PRINT_YAML : PP_PRINT_JSON);
+        assert_null(strstr(text, "00112233"));
+        assert_null(strstr(text, "0123456789abcdef"));
+        assert_non_null(strstr(text, "shop"));
+        free(text);
+    }
+    pp_config_free(cfg);
+    assert_null(load("auth.ticket_secret=hunter2", &err));
+    assert_null(strstr(err.text, "hunter2"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_of_the_server),
         cmocka_unit_test(limits_of_callers),
+        cmocka_unit_test(secrets_are_not_printed),
     };
 
     return cmocka_run_group_tests_name("config_callers", tests, NULL, NULL);

@@ -130,6 +130,15 @@ struct pp_coord_elect {
     bool leader; /* out: true if the caller holds the lease now */
 };
 
+/* Reads the secret of the installation, a text that all its processes share. It lives as long as
+ * the coordinator's data set, or process. */
+#define PP_COORD_SECRET_MAX 65
+struct pp_coord_secret {
+    struct pp_req req;
+    /* in: a random text, which becomes the secret if there is none yet; out: the secret */
+    char secret[PP_COORD_SECRET_MAX];
+};
+
 struct pp_worker_info {
     const char *id;
     const char *host;
@@ -171,7 +180,8 @@ struct pp_notice {
     X(renew, pp_coord_renew)     \
     X(release, pp_coord_release) \
     X(backlog, pp_coord_backlog) \
-    X(elect, pp_coord_elect)
+    X(elect, pp_coord_elect)     \
+    X(secret, pp_coord_secret)
 
 struct pp_coordinator;
 

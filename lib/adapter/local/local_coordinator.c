@@ -21,6 +21,7 @@ struct coord_job {
     struct pp_job job;
     enum coord_op op;
     int64_t open_for_ms; /* ms between opening the file and this request */
+    char *secret;        /* the secret in struct local, which only the lane's thread uses */
 };
 _Static_assert(sizeof(struct coord_job) <= sizeof(((struct pp_req *)0)->scratch), "scratch too small");
 
@@ -37,6 +38,7 @@ struct local {
     struct pp_lane *lane;
     struct pp_lane_home *home;
     char *path;
+    char secret[PP_COORD_SECRET_MAX]; /* "" until a request has set it; never on disk */
     struct slow_host
         *slow; /* hash of slow hosts by name, in order of insertion; at most PP_SLOW_HOSTS_MAX entries */
     pp_backlog_cb backlog;
@@ -65,6 +67,12 @@ static struct pp_req *req_of(struct pp_job *job)
     return (struct pp_req *)((char *)call_of(job) - offsetof(struct pp_req, scratch));
 }
 
+static void read_secret(char *secret, struct pp_coord_secret *r)
+{
+    pp_assert(r->secret[0], "an empty text is offered as the secret");
+    memcpy(secret[0] ? r->secret : secret, secret[0] ? secret : r->secret, PP_COORD_SECRET_MAX);
+}
+
 /* Executes a request on the lane's thread. `req` is the first member of the operation's struct. */
 static enum pp_err run(struct pp_slots_db *db, struct pp_req *req, const struct coord_job *call)
 {
@@ -80,6 +88,7 @@ static enum pp_err run(struct pp_slots_db *db, struct pp_req *req, const struct 
         ((struct pp_coord_backlog *)req)->complete = false;
         return PP_OK;
     case OP_elect: ((struct pp_coord_elect *)req)->leader = true; return PP_OK;
+    case OP_secret: read_secret(call->secret, (struct pp_coord_secret *)req); return PP_OK;
     case N_COORD_OPS: break;
     }
     pp_assert(false, "a request of no operation");
@@ -109,8 +118,10 @@ static enum pp_err submit(struct pp_coordinator *c, struct pp_req *req, enum coo
 {
     struct local *l = local_of(c);
     struct coord_job *call = (struct coord_job *)req->scratch;
-    *call = (struct coord_job){
-        .job = {.done = on_done}, .op = op, .open_for_ms = pp_loop_now(l->loop) - l->opened_ms};
+    *call = (struct coord_job){.job = {.done = on_done},
+                               .op = op,
+                               .open_for_ms = pp_loop_now(l->loop) - l->opened_ms,
+                               .secret = l->secret};
     pp_assert(call->open_for_ms >= 0, "the loop's clock went backwards");
     l->calls[op]++;
     return pp_lane_submit(l->home, &call->job);

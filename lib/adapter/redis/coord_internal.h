@@ -21,7 +21,16 @@
 
 /* The keys of Redis, which all have one hash tag. In addition, each client has a key for its
  * slots. */
-enum coord_key { COORD_SET, COORD_DUE, COORD_WORKERS, COORD_DRAINS, COORD_SLOWED, COORD_LEADERS, COORD_KEYS };
+enum coord_key {
+    COORD_SET,
+    COORD_DUE,
+    COORD_WORKERS,
+    COORD_DRAINS,
+    COORD_SLOWED,
+    COORD_LEADERS,
+    COORD_SECRET,
+    COORD_KEYS
+};
 
 /* A row for each script: the name under which calls are counted, the file, and which keys are
  * KEYS[2] and KEYS[3] (COORD_KEYS: none). */
@@ -32,6 +41,7 @@ enum coord_key { COORD_SET, COORD_DUE, COORD_WORKERS, COORD_DRAINS, COORD_SLOWED
     X(ANNOUNCE, "announce", announce, COORD_DUE, COORD_KEYS)          \
     X(BACKLOG, "backlog", backlog, COORD_DUE, COORD_KEYS)             \
     X(ELECT, "elect", elect, COORD_LEADERS, COORD_KEYS)               \
+    X(READ_SECRET, "secret", secret, COORD_SECRET, COORD_KEYS)        \
     X(HEARTBEAT, "heartbeat", heartbeat, COORD_WORKERS, COORD_DRAINS) \
     X(DRAIN, "drain", drain, COORD_DRAINS, COORD_KEYS)                \
     X(SLOW, "slow", slow, COORD_SLOWED, COORD_KEYS)                   \

@@ -1,5 +1,5 @@
 /* coordinator.c: opens and closes the coordinator; reads a data set after a connect, and tells
- * Redis which data set is the installation's first; elections. */
+ * Redis which data set is the installation's first; elections; the secret that processes share. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -192,6 +192,31 @@ enum pp_err coord_elect(struct pp_coordinator *p, struct pp_coord_elect *r)
     return coord_send(c, on_elected, r);
 }
 
+/* --- the secret that all processes share --- */
+
+static void on_secret(void *data, enum pp_err err, const struct redisReply *reply)
+{
+    struct pp_coord_secret *r = data;
+    struct coord *c = *(struct coord **)r->req.scratch;
+
+    err = coord_answer(c, err, reply, "tt");
+    if (err == PP_OK && (size_t)reply->element[1]->len >= sizeof(r->secret))
+        err = PP_ECORRUPT;
+    if (err == PP_OK)
+        memcpy(r->secret, reply->element[1]->str, (size_t)reply->element[1]->len + 1);
+    pp_req_end(&r->req, err);
+}
+
+enum pp_err coord_secret(struct pp_coordinator *p, struct pp_coord_secret *r)
+{
+    struct coord *c = coord_of(p);
+
+    pp_assert(r->secret[0], "an empty text is offered as the secret");
+    *(struct coord **)r->req.scratch = c;
+    pp_redis_put_text(coord_begin_args(c, COORD_READ_SECRET), r->secret);
+    return coord_send(c, on_secret, r);
+}
+
 /* --- the table --- */
 
 static int64_t reserve_ahead_ms(struct pp_coordinator *p)
@@ -250,8 +275,8 @@ static const struct pp_coordinator_ops ops = {
 
 static void name_keys(struct coord *c, const char *prefix)
 {
-    static const char *const names[COORD_KEYS] = {PP_COORD_KEY_SET, "due",  "workers",
-                                                  "drains",         "slow", "leaders"};
+    static const char *const names[COORD_KEYS] = {PP_COORD_KEY_SET, "due",     "workers", "drains",
+                                                  "slow",           "leaders", "secret"};
 
     snprintf(c->prefix, sizeof(c->prefix), "{%s:coord}:", prefix);
     for (int i = 0; i < COORD_KEYS; i++)

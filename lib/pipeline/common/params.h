@@ -77,6 +77,7 @@ struct pp_params {
     uint32_t max_subscribers_per_key; /* of one caller; 0: no limit of its own */
     int64_t events_ms;                /* events are kept for this time, in ms */
     uint64_t events_bytes;            /* at most this many bytes of event data are kept */
+    const char *ticket_secret;        /* signs tickets; "" or NULL: the coordinator has the secret */
     const struct pp_api_key *keys;
     size_t n_keys;
     bool metrics_public;
