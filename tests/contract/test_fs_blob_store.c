@@ -87,6 +87,22 @@ static void photos_are_readable_whatever_the_umask(void **state)
     }
 }
 
+static void links_to_elsewhere_are_refused(void **state)
+{
+    static const char *const names[] = {"tmp", "sha256"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        const char *root = pp_test_tmpdir();
+        char path[700];
+        struct pp_blob_store *b;
+        (void)snprintf(path, sizeof(path), "%s/%s", root, names[i]);
+        assert_int_equal(symlink(pp_test_tmpdir(), path), 0);
+        assert_int_equal(open_plain(root, &b), PP_EIO);
+        assert_int_equal(errno, ELOOP);
+    }
+}
+
 static void links_are_not_read(void **state)
 {
     const char *root = pp_test_tmpdir();
@@ -413,6 +429,7 @@ int main(void)
         cmocka_unit_test(failed_writes_leave_nothing),
         cmocka_unit_test(photos_are_readable_whatever_the_umask),
         cmocka_unit_test(links_are_not_read),
+        cmocka_unit_test(links_to_elsewhere_are_refused),
         cmocka_unit_test(processes_share_a_folder),
         cmocka_unit_test(a_new_replica_disturbs_nobody),
     };

@@ -117,6 +117,17 @@ static bool make_dir(int at, const char *path)
     return fchmodat(at, path, DIR_MODE, 0) == 0 || errno == EPERM || errno == ENOTSUP;
 }
 
+/* Makes a directory directly below the root. A symbolic link in its place would lead photos
+ * elsewhere: it is refused with ELOOP. */
+static bool make_top(struct fs_store *s, const char *name)
+{
+    struct stat st;
+    if (!make_dir(s->root, name) || fstatat(s->root, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+        return false;
+    errno = S_ISLNK(st.st_mode) ? ELOOP : ENOTDIR;
+    return S_ISDIR(st.st_mode);
+}
+
 /* Makes the directories "sha256/ab" and "sha256/ab/cd" of an object's path. Opening the store has
  * made "sha256". */
 static int make_dirs(struct fs_store *s, const char *path)
@@ -414,7 +425,7 @@ enum pp_err pp_fs_blob_store_open(const struct pp_fs_options *options, struct pp
     pp_random_bytes(&s->nonce, sizeof(s->nonce));
     if (make_dir(AT_FDCWD, options->root))
         s->root = open(options->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (s->root < 0 || !make_dir(s->root, "tmp") || !make_dir(s->root, "sha256")) {
+    if (s->root < 0 || !make_top(s, "tmp") || !make_top(s, "sha256")) {
         int saved = errno;
         if (s->root >= 0)
             close(s->root);
