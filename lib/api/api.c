@@ -8,6 +8,7 @@
 
 #include "api/callers.h"
 #include "api/endpoints.h"
+#include "api/handler.h"
 #include "base/check.h"
 #include "pipeline/accept/accept.h"
 
@@ -124,7 +125,7 @@ static bool on_head(void *data, struct pp_http_request *req)
     call->req = req;
     pp_arena_init(&call->arena, 0);
     pp_arena_init(&call->chunk, 0);
-    pp_buf_init(&call->out, PP_CALL_OUT_MAX);
+    pp_buf_init(&call->out, pp_page_max(api->o.params));
     req->handler = call;
     if (!read_head(call))
         return false;

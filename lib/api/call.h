@@ -23,8 +23,7 @@
 #define PP_CALL_ARGS      3
 #define PP_CALL_PARAMS    72 /* a query has at most this many parameters, repeated ones included */
 #define PP_CALL_HEADERS   8
-#define PP_CALL_STATE_MAX 2560        /* a handler's state has at most this many bytes */
-#define PP_CALL_OUT_MAX   (96u << 20) /* an answer has at most this many bytes */
+#define PP_CALL_STATE_MAX 2560 /* a handler's state has at most this many bytes */
 
 /* Flags that a row of endpoints.h can have. */
 enum {

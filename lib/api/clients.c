@@ -56,13 +56,14 @@ void pp_api_get_client(struct pp_call *call)
 static void on_clients_listed(struct pp_call *call)
 {
     const struct pp_store_clients *s = call->state;
+    size_t i = 0;
 
     pp_page_open(call);
-    for (size_t i = 0; i < s->n; i++) {
+    for (; i < s->n && pp_page_has_room(call); i++) {
         put_client(call, &s->clients[i]);
         call->page.last = s->clients[i].id;
     }
-    pp_page_send(call, s->more);
+    pp_page_send(call, i < s->n || s->more);
 }
 
 void pp_api_list_clients(struct pp_call *call)

@@ -122,13 +122,14 @@ static void put_delivery(struct pp_buf *b, const struct pp_delivery *d)
 static void on_deliveries_listed(struct pp_call *call)
 {
     struct deliveries_list *s = call->state;
+    size_t i = 0;
 
     pp_page_open(call);
-    for (size_t i = 0; i < s->list.n; i++) {
+    for (; i < s->list.n && pp_page_has_room(call); i++) {
         put_delivery(&call->out, &s->list.rows[i]);
         call->page.last_number = s->list.rows[i].seq;
     }
-    pp_page_send(call, s->list.more);
+    pp_page_send(call, i < s->list.n || s->list.more);
 }
 
 static void on_list_found(struct pp_call *call)

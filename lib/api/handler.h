@@ -59,13 +59,17 @@ bool pp_content_type_is(const char *content_type, const char *type);
  *     then the handler writes each row, and sets page.last or page.last_number to its position
  *   pp_page_close() or pp_page_send() ends the answer */
 
-/* A page gets no further rows once it has this many bytes. */
-#define PP_PAGE_BYTES (8u << 20)
+/* A page gets no further rows once it has this many bytes, so that writing it never holds the loop
+ * for more than a few ms. */
+#define PP_PAGE_BYTES (1u << 20)
 
 /* Reads the parameters of a list. `context` is NULL if the pp_call_printf() that made it has
  * failed; then the call has been answered, and this function returns false. */
 bool pp_page_read(struct pp_call *call, const char *kind, const char *context);
 void pp_page_open(struct pp_call *call);
+/* Returns how many bytes an answer has at most: a page and one more row. The largest row is the
+ * result of an item that fills a body. */
+size_t pp_page_max(const struct pp_params *params);
 /* Returns true if the page can take another row. */
 bool pp_page_has_room(const struct pp_call *call);
 /* Ends the array. Adds "next" if `more` says that rows follow the last one written. */

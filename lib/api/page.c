@@ -14,7 +14,10 @@
 #define LIMIT_DEFAULT 100
 #define LIMIT_MAX     1000
 #define POSITION_MAX  768
-#define CHECK_N       4 /* number of bytes of the CRC in a cursor */
+/* Most bytes of a result for each of its photos, besides the URL; and for the rest of a row. */
+#define PHOTO_SPARE 2048
+#define ROW_SPARE   65536
+#define CHECK_N     4 /* number of bytes of the CRC in a cursor */
 
 /* --- making and reading cursors --- */
 
@@ -100,6 +103,11 @@ void pp_page_open(struct pp_call *call)
     pp_assert(call->out.n == 0, "a list begins an answer that has begun already");
     pp_json_begin(&call->out, NULL, '{');
     pp_json_begin(&call->out, call->page.kind, '[');
+}
+
+size_t pp_page_max(const struct pp_params *params)
+{
+    return PP_PAGE_BYTES + params->max_body + (size_t)params->max_photos_per_item * PHOTO_SPARE + ROW_SPARE;
 }
 
 bool pp_page_has_room(const struct pp_call *call)

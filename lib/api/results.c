@@ -5,9 +5,10 @@
 #include "format/result.h"
 #include "photopool/code.h"
 
-/* One page of items uses at most this much memory. If a page needs more, it is read again with
- * fewer items. */
-#define PAGE_ARENA (128u << 20)
+/* Several items use at most PAGE_ARENA bytes of memory. If a page needs more, it is read again with
+ * fewer items. A single item may use ITEM_ARENA. */
+#define PAGE_ARENA (8u << 20)
+#define ITEM_ARENA (128u << 20)
 
 struct results_state {
     struct pp_batch_find find;
@@ -47,6 +48,7 @@ static void read_results(struct pp_call *call)
     struct results_state *s = call->state;
 
     pp_assert(s->results.limit > 0, "a page of results has no items");
+    call->chunk.max = s->results.limit > 1 ? PAGE_ARENA : ITEM_ARENA;
     call->on_error = on_results_failed;
     PP_CALL_ASK_CHUNK(call, call->o->store, results, &s->results, "reading results", send_results);
 }
@@ -81,7 +83,6 @@ void pp_api_list_results(struct pp_call *call)
 {
     struct results_state *s = pp_call_state(call, sizeof(*s));
 
-    pp_arena_init(&call->chunk, PAGE_ARENA);
     if (!read_filter(call, &s->results) ||
         !pp_page_read(call, "results",
                       pp_call_printf(call, "%s %d %u", call->args[0], s->results.status, s->results.code)))

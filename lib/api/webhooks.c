@@ -84,13 +84,14 @@ static void put_webhook(struct pp_call *call, const struct pp_webhook *w)
 static void on_webhooks_listed(struct pp_call *call)
 {
     const struct pp_webhooks *s = call->state;
+    size_t i = 0;
 
     pp_page_open(call);
-    for (size_t i = 0; i < s->n; i++) {
+    for (; i < s->n && pp_page_has_room(call); i++) {
         put_webhook(call, &s->webhooks[i]);
         call->page.last = s->webhooks[i].name;
     }
-    pp_page_send(call, s->more);
+    pp_page_send(call, i < s->n || s->more);
 }
 
 void pp_api_list_webhooks(struct pp_call *call)

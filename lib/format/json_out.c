@@ -16,13 +16,16 @@ static bool plain(unsigned char c)
 
 static void write_escape(struct pp_buf *b, unsigned char c)
 {
+    static const char digits[] = "0123456789abcdef";
+    const char hex[] = {'\\', 'u', '0', '0', digits[c >> 4], digits[c & 15]};
+
     switch (c) {
     case '"': pp_buf_put(b, "\\\"", 2); return;
     case '\\': pp_buf_put(b, "\\\\", 2); return;
     case '\n': pp_buf_put(b, "\\n", 2); return;
     case '\r': pp_buf_put(b, "\\r", 2); return;
     case '\t': pp_buf_put(b, "\\t", 2); return;
-    default: pp_buf_printf(b, "\\u%04x", c);
+    default: pp_buf_put(b, hex, sizeof(hex));
     }
 }
 
@@ -39,11 +42,13 @@ static void write_string(struct pp_buf *b, const char *s, size_t n)
         i = run;
         if (i == n)
             break;
+        if ((unsigned char)s[i] < 0x80) {
+            write_escape(b, (unsigned char)s[i++]);
+            continue;
+        }
         size_t len = pp_utf8_decode(s + i, n - i, &cp);
         if (len == 0)
             pp_buf_put(b, "\xef\xbf\xbd", 3);
-        else if (len == 1)
-            write_escape(b, (unsigned char)s[i]);
         else
             pp_buf_put(b, s + i, len);
         i += len ? len : 1;

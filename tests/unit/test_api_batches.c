@@ -558,6 +558,33 @@ static void results_larger_than_memory(void **state)
     assert_true(json_is_string(api_at(t, "next")));
 }
 
+/* A page ends with the row that exceeds PP_PAGE_BYTES, and has at least one row. */
+static void pages_have_few_bytes(void **state)
+{
+    struct api_run *t = *state;
+    enum { URL = 300000 };
+    char *url = malloc(URL), path_next[300];
+    size_t seen = 0;
+
+    memset(url, 'x', URL);
+    results_of(t, 10);
+    struct pp_item_photo large = {
+        .url = url, .url_n = URL, .outcome = {.kind = PP_OUTCOME_FAILED, .code = 404}};
+    for (size_t i = 0; i < 10; i++)
+        t->store.items[i].photos = &large;
+    snprintf(path_next, sizeof(path_next), "/v1/batches/" ID_A "/results?limit=100");
+    while (seen < 10) {
+        assert_int_equal(api_get(t, path_next), 200);
+        size_t n = json_array_size(api_at(t, "results"));
+        assert_int_equal(n, seen < 8 ? 4 : 2);
+        seen += n;
+        assert_int_equal(json_is_null(api_at(t, "next")), seen == 10);
+        snprintf(path_next, sizeof(path_next), "/v1/batches/" ID_A "/results?limit=100&after=%s",
+                 api_str(t, "next"));
+    }
+    free(url);
+}
+
 static void an_item(void **state)
 {
     struct api_run *t = *state;
@@ -870,6 +897,7 @@ int main(void)
         TEST(results_in_pages),
         TEST(results_filters),
         TEST(results_larger_than_memory),
+        TEST(pages_have_few_bytes),
         TEST(an_item),
         TEST(rejected_in_pages),
         TEST(rejected_before_planning),

@@ -1,6 +1,6 @@
-/* space.h: measures the free disk space of the folders that this process writes to, so that it stops
- * fetching before a disk is full (blobs.min_free). SQLite and a file system both work badly, or not
- * at all, on a full disk. */
+/* space.h: measures the free disk space of the folders that this process writes to, so that it
+ * stops fetching before a disk is full (blobs.min_free). SQLite and a file system both work badly,
+ * or not at all, on a full disk. */
 #ifndef PHOTOPOOL_PIPELINE_COMMON_SPACE_H
 #define PHOTOPOOL_PIPELINE_COMMON_SPACE_H
 
