@@ -1,7 +1,7 @@
 -- include: ingest_common
 -- Appends an entry with its idempotency record, or answers why it did not.
---   KEYS 1 parts of the payload   2 record of the Idempotency-Key   3 number of the client's records
---     of this hour   4.. the hashes that remember acked ids
+--   KEYS 1 parts of the payload   2 record of the Idempotency-Key   3 number of the client's
+--     records of this hour   4.. the hashes that remember acked ids
 --   ARGV 1 batch  2 client  3 photos  4 rest of the line of META (after the client)  5 high water
 --     6 digest  7 '1': only ask, write nothing  8 '1': there is a key  9 now, 16 digits  10 body
 --     hash  11 answer  12 ttl of the record in ms  13 number of parts, 0: the payload is in the
