@@ -152,6 +152,11 @@ static void on_dropped(void *data, struct pp_http_request *req)
     pp_call_gone(req->handler);
 }
 
+static bool on_give_way(void *data, const char *peer)
+{
+    return pp_polls_give_way(data, peer);
+}
+
 /* Writes the problem document for a request that the server itself refuses. Returns its length, or
  * 0 if it does not fit into `cap`. */
 static size_t on_refused(void *data, enum pp_api_code code, const char *detail, char *buf, size_t cap)
@@ -215,8 +220,12 @@ struct pp_api *pp_api_open(const struct pp_api_options *options)
     api->o = *options;
     pp_list_init(&api->polls);
     pp_list_init(&api->replays);
-    api->handler = (struct pp_http_handler){
-        .head = on_head, .handle = on_request, .dropped = on_dropped, .problem = on_refused, .data = api};
+    api->handler = (struct pp_http_handler){.head = on_head,
+                                            .handle = on_request,
+                                            .dropped = on_dropped,
+                                            .give_way = on_give_way,
+                                            .problem = on_refused,
+                                            .data = api};
     if (open_parts(api))
         return api;
     close_parts(api);

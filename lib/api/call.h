@@ -248,5 +248,8 @@ void pp_photos_close(struct pp_photos *photos);
 
 /* event_places.c: answers all waiting long-polls, because the process stops. */
 void pp_polls_end(struct pp_api *api);
+/* event_places.c: answers the oldest long-poll of this address; if `peer` is NULL, that of the
+ * caller with most long-polls. Returns false if there is none. */
+bool pp_polls_give_way(struct pp_api *api, const char *peer);
 
 #endif

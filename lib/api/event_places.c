@@ -1,6 +1,8 @@
 /* event_places.c: decides whether a caller may have one more subscription. */
 #include "api/event_places.h"
 
+#include <string.h>
+
 #include "base/check.h"
 #include "core/place.h"
 #include "events/hub.h"
@@ -31,16 +33,31 @@ void pp_polls_end(struct pp_api *api)
         poll_at(node)->answer(poll_at(node));
 }
 
-/* Answers the caller's oldest long-poll. Returns false if the caller has none. */
-static bool end_oldest(struct pp_api *api, const struct pp_caller *caller)
+/* Answers the oldest long-poll of this caller and this address; NULL: of any. Returns false if there
+ * is none. */
+static bool end_oldest(struct pp_api *api, const struct pp_caller *caller, const char *peer)
 {
     pp_list_each (node, &api->polls) {
-        if (poll_at(node)->call->caller != caller)
+        struct pp_poll *poll = poll_at(node);
+        if ((caller && poll->call->caller != caller) || (peer && strcmp(poll->call->req->peer, peer) != 0))
             continue;
-        poll_at(node)->answer(poll_at(node));
+        poll->answer(poll);
         return true;
     }
     return false;
+}
+
+bool pp_polls_give_way(struct pp_api *api, const char *peer)
+{
+    const struct pp_caller *most = NULL;
+
+    if (peer)
+        return end_oldest(api, NULL, peer);
+    pp_list_each (node, &api->polls) {
+        const struct pp_caller *c = poll_at(node)->call->caller;
+        most = most && most->polls >= c->polls ? most : c;
+    }
+    return most && end_oldest(api, most, NULL);
 }
 
 /* --- places for subscriptions --- */
@@ -93,7 +110,7 @@ bool pp_event_place(struct pp_call *call, const char *const *keys, size_t n_keys
     struct pp_caller *c = call->caller;
 
     pp_assert(c, "a call subscribes before its caller is known");
-    if (!may_take(call, stream) && !(end_oldest(call->api, c) && may_take(call, stream)))
+    if (!may_take(call, stream) && !(end_oldest(call->api, c, NULL) && may_take(call, stream)))
         return refuse(call, stream);
     if (pp_hub_memory(keys, n_keys) <= pp_account_left(&c->subscriptions))
         return true;

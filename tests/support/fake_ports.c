@@ -502,6 +502,7 @@ static void server_reply(struct pp_http_server *s, struct pp_http_request *req,
 {
     struct fake_server *f = (struct fake_server *)s;
 
+    f->request = req;
     f->status = res->status;
     f->close = res->close;
     snprintf(f->type, sizeof(f->type), "%s", res->content_type ? res->content_type : "");

@@ -92,6 +92,7 @@ struct fake_blobs {
 /* A server that keeps its last answer in these members. */
 struct fake_server {
     struct pp_http_server base;
+    const struct pp_http_request *request; /* the last request that was answered */
     size_t replies;
     int status;
     bool close;

@@ -256,6 +256,33 @@ static void one_caller_can_not_take_all_polls(void **state)
     close_events(t, &p);
 }
 
+/* When the server needs a connection, the oldest long-poll of the address gives way, or that of the
+ * caller who has most. */
+static void long_polls_give_way(void **state)
+{
+    struct api_run *t = *state;
+    const struct pp_http_handler *h;
+    struct polls p;
+
+    open_events(t, &p);
+    h = pp_api_handler(t->api);
+    assert_false(h->give_way(h->data, NULL));
+    assert_int_equal(poll_from(t, &p, "192.0.2.1"), 0);
+    assert_int_equal(poll_from(t, &p, "192.0.2.2"), 0);
+    assert_int_equal(poll_from(t, &p, "192.0.2.2"), 0);
+    t->server.replies = 0;
+    assert_false(h->give_way(h->data, "192.0.2.3"));
+    assert_true(h->give_way(h->data, "192.0.2.1"));
+    assert_ptr_equal(t->server.request, &p.requests[0]);
+    assert_false(h->give_way(h->data, "192.0.2.1"));
+    assert_int_equal(poll_from(t, &p, "192.0.2.1"), 0);
+    assert_true(h->give_way(h->data, NULL));
+    assert_ptr_equal(t->server.request, &p.requests[1]);
+    assert_int_equal(t->server.replies, 2);
+    assert_string_equal(t->server.body, "{\"events\":[],\"last\":0,\"gap\":null}");
+    close_events(t, &p);
+}
+
 static void a_key_has_a_limit_of_subscriptions(void **state)
 {
     struct api_run *t = *state;
@@ -374,6 +401,7 @@ int main(void)
         TEST(the_table_is_bounded),
         TEST(callers_have_accounts),
         TEST(one_caller_can_not_take_all_polls),
+        TEST(long_polls_give_way),
         TEST(a_key_has_a_limit_of_subscriptions),
         TEST(keys_of_subscriptions_are_charged),
         TEST(tickets_have_a_secret_of_their_own),
