@@ -33,8 +33,8 @@ void pp_polls_end(struct pp_api *api)
         poll_at(node)->answer(poll_at(node));
 }
 
-/* Answers the oldest long-poll of this caller and this address; NULL: of any. Returns false if there
- * is none. */
+/* Answers the oldest long-poll of this caller and this address; NULL: of any. Returns false if
+ * there is none. */
 static bool end_oldest(struct pp_api *api, const struct pp_caller *caller, const char *peer)
 {
     pp_list_each (node, &api->polls) {

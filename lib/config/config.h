@@ -287,8 +287,9 @@ void pp_config_free(struct pp_config *cfg);
 /* Fills src from the environment of the process and from --config FILE, --set NAME=VALUE and
  * --data DIR. Removes these options from argv (--config=FILE is allowed as well) and closes the
  * gaps. *argc becomes smaller; argv[0] and everything after "--" stay. Returns PP_EINVAL and fills
- * err if an option has no value (exit code 2), or PP_ENOMEM. After PP_OK the caller calls
- * pp_config_args_fini; after an error there is nothing to free. src points into argv. */
+ * err if an option has no value (exit code 2), or PP_ENOMEM. Replaces values of secret
+ * parameters in argv by stars, so that /proc/PID/cmdline does not show them. After PP_OK the caller
+ * calls pp_config_args_fini; after an error there is nothing to free. src points into argv. */
 pp_must_check enum pp_err pp_config_args_take(struct pp_config_sources *src, int *argc, char **argv,
                                               struct pp_config_error *err);
 void pp_config_args_fini(struct pp_config_sources *src);

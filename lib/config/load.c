@@ -261,6 +261,19 @@ static const char **match(struct pp_config_sources *src, const char **set, const
     return NULL;
 }
 
+/* Replaces the value of a secret parameter in an option --set by stars. Other users of the machine
+ * can read the arguments of a process in /proc. */
+static void hide_secret(char *set)
+{
+    size_t n = strcspn(set, "=");
+    char name[128];
+
+    snprintf(name, sizeof name, "%.*s", (int)n, set);
+    const struct pp_param *p = pp_param_find(name);
+    if (p && (p->flags & PP_PARAM_SECRET) && set[n])
+        memset(set + n + 1, '*', strlen(set + n + 1));
+}
+
 enum pp_err pp_config_args_take(struct pp_config_sources *src, int *argc, char **argv,
                                 struct pp_config_error *err)
 {
@@ -285,7 +298,16 @@ enum pp_err pp_config_args_take(struct pp_config_sources *src, int *argc, char *
             return pp_config_fail(err, "", 0, argv[i], "needs a value");
         }
         *to = value;
-        src->n_sets += to == &sets[src->n_sets];
+        if (to != &sets[src->n_sets])
+            continue;
+        sets[src->n_sets] = strdup(value);
+        if (!sets[src->n_sets]) {
+            pp_config_args_fini(src);
+            pp_config_fail(err, "", 0, "", "%s", pp_err_text(PP_ENOMEM));
+            return PP_ENOMEM;
+        }
+        src->n_sets++;
+        hide_secret((char *)(uintptr_t)value);
     }
     while (i < *argc)
         argv[kept++] = argv[i++];
@@ -295,6 +317,8 @@ enum pp_err pp_config_args_take(struct pp_config_sources *src, int *argc, char *
 
 void pp_config_args_fini(struct pp_config_sources *src)
 {
+    for (size_t i = 0; i < src->n_sets; i++)
+        free((void *)(uintptr_t)src->sets[i]);
     free((void *)(uintptr_t)src->sets);
     *src = (struct pp_config_sources){0};
 }

@@ -1,4 +1,5 @@
-/* Tests the parameters that say which callers the server takes, and how much of them. */
+/* Tests the parameters that say which callers the server takes, and how secrets are kept out of
+ * sight. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -95,12 +96,38 @@ static void secrets_are_not_printed(void **state)
     assert_null(strstr(err.text, "hunter2"));
 }
 
+/* Other users can read the arguments of a process, so a password does not stay there. */
+static void secrets_do_not_stay_in_the_arguments(void **state)
+{
+    char program[] = "photopool", flag[] = "--set", amqp[] = "amqp.url=amqp://u:hunter2@h",
+         redis[] = "--set=coordinator.url=redis://:hunter2@h", rpm[] = "clients.rpm=7";
+    char *argv[] = {program, flag, amqp, redis, flag, rpm, NULL};
+    int argc = 6;
+    struct pp_config_sources src;
+    struct pp_config_error err;
+    struct pp_config *cfg;
+
+    (void)state;
+    assert_int_equal(pp_config_args_take(&src, &argc, argv, &err), PP_OK);
+    assert_string_equal(amqp, "amqp.url=******************");
+    assert_null(strstr(redis, "hunter2"));
+    assert_string_equal(rpm, "clients.rpm=7");
+    src.file = "";
+    src.env = NULL;
+    assert_int_equal(pp_config_load(&cfg, &src, &err), PP_OK);
+    assert_string_equal(cfg->amqp.url, "amqp://u:hunter2@h");
+    assert_string_equal(cfg->coordinator.url, "redis://:hunter2@h");
+    pp_config_free(cfg);
+    pp_config_args_fini(&src);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_of_the_server),
         cmocka_unit_test(limits_of_callers),
         cmocka_unit_test(secrets_are_not_printed),
+        cmocka_unit_test(secrets_do_not_stay_in_the_arguments),
     };
 
     return cmocka_run_group_tests_name("config_callers", tests, NULL, NULL);
