@@ -498,6 +498,59 @@ static void connections_in_all(void **state)
     pp_echo_close(&e);
 }
 
+/* --- descriptors --- */
+
+/* When the process has no descriptor left, callers wait until one is free: a connection of the
+ * server closes, or the server tries again. */
+static void callers_wait_for_descriptors(void **state)
+{
+    (void)state;
+    enum { FDS = 256, RETRY_MS = 1000 };
+    struct pp_http_options o = patient();
+    struct pp_echo e;
+    struct rlimit before, few;
+    struct pp_hc first, c[2];
+    int fds[FDS], n = 0;
+    pp_echo_open(&e, &o);
+    pp_test_clock_hold(e.loop);
+    join(&first, &e, NULL, get);
+    expect_status(&first, 200);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few = before;
+    few.rlim_cur = FDS;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    while ((fds[n] = dup(0)) >= 0)
+        n++;
+    assert_true(n > 3);
+    for (int i = 0; i < 2; i++) {
+        close(fds[--n]);
+        pp_hc_open(&c[i], e.loop, NULL, e.port); /* takes this descriptor */
+        pp_hc_puts(&c[i], get);
+    }
+    for (int i = 0; i < 10; i++)
+        pp_loop_turn(e.loop, false);
+    assert_int_equal(pp_echo_stats(&e).accepted_total, 1);
+    for (int i = 0; i < 2; i++)
+        assert_false(pp_hc_ended(&c[i]));
+    shutdown(first.fd, SHUT_RDWR); /* the server closes its end of this connection */
+    expect_status(&c[0], 200);
+    assert_false(pp_hc_ended(&c[1]));
+    close(fds[--n]);
+    for (int i = 0; i < 10; i++)
+        pp_loop_turn(e.loop, false);
+    assert_int_equal(pp_echo_stats(&e).accepted_total, 2);
+    pp_test_clock_pass(e.loop, RETRY_MS);
+    expect_status(&c[1], 200);
+    while (n > 0)
+        close(fds[--n]);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    pp_test_clock_release(e.loop);
+    pp_hc_close(&first);
+    for (int i = 0; i < 2; i++)
+        pp_hc_close(&c[i]);
+    pp_echo_close(&e);
+}
+
 /* --- draining --- */
 
 /* Returns true if this server accepts a connection at its former port. Another process may have the
@@ -686,6 +739,7 @@ int main(void)
         cmocka_unit_test(connections_in_all),
         cmocka_unit_test(callers_that_do_not_read_give_way),
         cmocka_unit_test(keys_of_peers),
+        cmocka_unit_test(callers_wait_for_descriptors),
         cmocka_unit_test(a_drain_answers_what_has_arrived),
         cmocka_unit_test(closed_at_once),
         cmocka_unit_test(thousands_delay_nobody),

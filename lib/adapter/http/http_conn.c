@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "adapter/http/http_impl.h"
 #include "adapter/http/http_stream.h"
@@ -237,6 +238,7 @@ static void on_closed(uv_handle_t *h)
     struct pp_http *s = c->server;
     free(c->in);
     free(c);
+    pp_http_accept_again(s); /* a descriptor is free now */
     pp_http_unref(s);
 }
 
@@ -312,24 +314,30 @@ static bool admit(struct pp_conn *c, struct pp_http_peer_key key)
     return true;
 }
 
-void pp_conn_open(struct pp_http *s)
+struct pp_conn *pp_conn_new(struct pp_http *s)
 {
     struct pp_conn *c = calloc(1, sizeof *c);
-    if (!c) { /* out of memory: libuv keeps the accepted socket until the loop's next turn */
-        s->accept_pending = true;
-        pp_http_next_turn(s);
-        return;
-    }
-    c->server = s;
+    if (c)
+        c->server = s;
+    return c;
+}
+
+void pp_conn_unused(struct pp_conn *c)
+{
+    free(c);
+}
+
+void pp_conn_open(struct pp_conn *c, int fd, const struct sockaddr_storage *sa)
+{
+    struct pp_http *s = c->server;
     c->state = PP_CONN_CLOSING;
     s->live++;
     s->stats.accepted_total++;
     uv_tcp_init(pp_loop_uv(s->loop), &c->tcp); /* this call can not fail */
-    struct sockaddr_storage sa = {0};
-    int n = sizeof sa;
-    bool ok = uv_accept((uv_stream_t *)&s->listener, (uv_stream_t *)&c->tcp) == 0 &&
-              uv_tcp_getpeername(&c->tcp, (struct sockaddr *)&sa, &n) == 0;
-    if (!ok || !admit(c, pp_http_peer_key(&sa))) {
+    bool ok = uv_tcp_open(&c->tcp, fd) == 0;
+    if (!ok)
+        close(fd);
+    if (!ok || !admit(c, pp_http_peer_key(sa))) {
         s->stats.refused_total++;
         uv_close((uv_handle_t *)&c->tcp, on_closed);
         return;

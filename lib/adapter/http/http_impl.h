@@ -131,9 +131,13 @@ struct pp_http {
     struct pp_loop *loop;
     struct pp_http_options options;
     struct pp_http_handler handler;
-    uv_tcp_t listener;
-    /* Active while the loop's next turn has work: connections in `ready` or `inflating`, or sockets
-     * to accept. */
+    uv_poll_t listener; /* watches listen_fd; open while listen_fd is not -1 */
+    int listen_fd;
+    bool accept_waits;             /* the server does not accept, for want of descriptors or memory */
+    struct pp_timer *accept_timer; /* ends accept_waits */
+    bool accept_logged;            /* the log has said so, at accept_logged_ms */
+    int64_t accept_logged_ms;
+    /* Active while connections are in `ready` or `inflating`. */
     uv_idle_t next_turn;
     struct pp_timer *sweep; /* fires when the next connection's state times out */
     struct pp_timer *look;  /* the timer that checks streams; active while there are streams */
@@ -147,9 +151,6 @@ struct pp_http {
     struct pp_ledger *ledger; /* the ledger of the options, or `own_ledger` */
     struct pp_ledger own_ledger;
     struct pp_http_stats stats;
-    uint64_t accept_turn; /* uv_now() of the turn in which the server last accepted sockets */
-    uint32_t accept_n;
-    bool accept_pending; /* libuv holds an accepted socket that the server has not opened yet */
     bool draining, closing;
     size_t live; /* number of open libuv handles and exchanges; at 0 the server is freed */
     int64_t date_second;
@@ -162,16 +163,29 @@ struct pp_http {
 /* --- http_server.c --- */
 /* Decrements server->live. Frees the server when it becomes 0. */
 void pp_http_unref(struct pp_http *s);
-/* Makes the loop's next turn run the connections in `ready` and `inflating`, and accept waiting
- * sockets. */
+/* Makes the loop's next turn run the connections in `ready` and `inflating`. */
 void pp_http_next_turn(struct pp_http *s);
 int64_t pp_http_timeout(const struct pp_http *s, enum pp_conn_state state);
 /* Returns how many connections that are no streams may be open now. */
 uint64_t pp_http_max_plain(const struct pp_http *s);
 
+/* --- http_listen.c --- */
+/* Listens. Returns PP_OK, PP_EBUSY if the address is in use, or PP_EIO; errors are logged. */
+enum pp_err pp_http_listen(struct pp_http *s, const struct sockaddr_storage *sa);
+/* Closes the listening socket, unless it is closed. */
+void pp_http_listen_end(struct pp_http *s);
+/* Returns the port of the listening socket; 0 after pp_http_listen_end(). */
+uint16_t pp_http_port(const struct pp_http *s);
+/* Accepts again if the server waits for a descriptor. */
+void pp_http_accept_again(void *server);
+
 /* --- http_conn.c --- */
-/* Makes a connection from the socket that libuv has accepted. */
-void pp_conn_open(struct pp_http *s);
+/* Makes a connection without a socket. Returns NULL when out of memory. */
+struct pp_conn *pp_conn_new(struct pp_http *s);
+/* Frees a connection that got no socket; NULL is permitted. */
+void pp_conn_unused(struct pp_conn *c);
+/* Opens the connection on an accepted socket, which it owns from now on. */
+void pp_conn_open(struct pp_conn *c, int fd, const struct sockaddr_storage *sa);
 void pp_conn_close(struct pp_conn *c);
 /* Consumes received bytes as far as the connection's state allows. */
 void pp_conn_run(struct pp_conn *c);

@@ -1,4 +1,4 @@
-/* http_server.c: listens, handles timeouts, drains, and has the table of the port's operations. */
+/* http_server.c: handles timeouts, drains, and has the table of the port's operations. */
 #include "adapter/http/http_server.h"
 
 #include <stdlib.h>
@@ -7,13 +7,6 @@
 #include "adapter/http/http_impl.h"
 #include "adapter/http/http_stream.h"
 #include "base/check.h"
-
-enum {
-    BACKLOG = 4096,
-    /* The server accepts at most this many connections in one turn of the loop, so that requests
-     * are read in between. */
-    ACCEPTS_A_TURN = 64,
-};
 
 static struct pp_http *impl(struct pp_http_server *port)
 {
@@ -114,36 +107,12 @@ static void on_next_turn(uv_idle_t *idle)
         run_first(&s->inflating);
     if (!pp_list_empty(&s->inflating))
         pp_http_next_turn(s);
-    if (s->accept_pending && !s->draining) {
-        s->accept_pending = false;
-        pp_conn_open(s); /* calls uv_accept(), after which libuv accepts again */
-    }
 }
 
 void pp_http_next_turn(struct pp_http *s)
 {
     if (!s->closing)
         uv_idle_start(&s->next_turn, on_next_turn);
-}
-
-static void on_connection(uv_stream_t *listener, int status)
-{
-    struct pp_http *s = listener->data;
-    if (status < 0) {
-        pp_log(s->options.log, PP_LOG_WARN, "accept failed", "reason", uv_strerror(status), NULL);
-        return;
-    }
-    uint64_t turn = uv_now(pp_loop_uv(s->loop));
-    if (turn != s->accept_turn)
-        s->accept_n = 0;
-    s->accept_turn = turn;
-    if (++s->accept_n <= ACCEPTS_A_TURN) {
-        pp_conn_open(s);
-        return;
-    }
-    s->accept_n = 0;
-    s->accept_pending = true; /* libuv accepts no more connections before uv_accept() */
-    pp_http_next_turn(s);
 }
 
 /* --- operations --- */
@@ -172,12 +141,7 @@ static void reply(struct pp_http_server *port, struct pp_http_request *req,
 
 static uint16_t port_of(struct pp_http_server *port)
 {
-    struct sockaddr_storage sa = {0};
-    int n = sizeof sa;
-    if (uv_tcp_getsockname(&impl(port)->listener, (struct sockaddr *)&sa, &n) != 0)
-        return 0;
-    return ntohs(sa.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&sa)->sin6_port
-                                          : ((struct sockaddr_in *)&sa)->sin_port);
+    return pp_http_port(impl(port));
 }
 
 static void stats(struct pp_http_server *port, struct pp_http_stats *out)
@@ -198,7 +162,7 @@ static void drain(struct pp_http_server *port)
 {
     struct pp_http *s = impl(port);
     s->draining = true;
-    close_handle((uv_handle_t *)&s->listener);
+    pp_http_listen_end(s);
     close_unused(&s->states[PP_CONN_IDLE]);
     close_unused(&s->states[PP_CONN_FRESH]);
     close_unused(&s->states[PP_CONN_HEAD]);
@@ -224,7 +188,8 @@ static void close_server(struct pp_http_server *port)
               "connections are left after all were closed");
     pp_timer_close(s->sweep);
     pp_timer_close(s->look);
-    close_handle((uv_handle_t *)&s->listener);
+    pp_http_listen_end(s);
+    pp_timer_close(s->accept_timer);
     close_handle((uv_handle_t *)&s->next_turn);
 }
 
@@ -271,18 +236,6 @@ static enum pp_err parse_address(const struct pp_http_options *o, struct sockadd
     return uv_ip6_addr(o->host, o->port, (struct sockaddr_in6 *)sa) == 0 ? PP_OK : PP_EINVAL;
 }
 
-static enum pp_err listen_on(struct pp_http *s, const struct sockaddr_storage *sa)
-{
-    int err = uv_tcp_bind(&s->listener, (const struct sockaddr *)sa, 0);
-    if (err == 0)
-        err = uv_listen((uv_stream_t *)&s->listener, BACKLOG, on_connection);
-    if (err == 0)
-        return PP_OK;
-    pp_log(s->options.log, PP_LOG_ERROR, "can not listen", "host", s->options.host, "port",
-           PP_LOG_INT(s->options.port), "reason", uv_strerror(err), NULL);
-    return err == UV_EADDRINUSE ? PP_EBUSY : PP_EIO;
-}
-
 static struct pp_http *server_new(struct pp_loop *loop, const struct pp_http_options *o,
                                   const struct pp_http_handler *handler)
 {
@@ -307,16 +260,18 @@ static struct pp_http *server_new(struct pp_loop *loop, const struct pp_http_opt
     s->look_ms = period >= 8 ? period / 8 : 1;
     s->sweep = pp_timer_open(loop, on_sweep, s);
     s->look = pp_timer_open(loop, on_look, s);
-    if (!s->sweep || !s->look) {
+    s->accept_timer = pp_timer_open(loop, pp_http_accept_again, s);
+    s->listen_fd = -1;
+    if (!s->sweep || !s->look || !s->accept_timer) {
         pp_timer_close(s->sweep);
         pp_timer_close(s->look);
+        pp_timer_close(s->accept_timer);
         free(s);
         return NULL;
     }
-    uv_tcp_init(pp_loop_uv(loop), &s->listener); /* this call and the next one can not fail */
-    uv_idle_init(pp_loop_uv(loop), &s->next_turn);
-    s->listener.data = s->next_turn.data = s;
-    s->live = 2;
+    uv_idle_init(pp_loop_uv(loop), &s->next_turn); /* this call can not fail */
+    s->next_turn.data = s;
+    s->live = 1;
     return s;
 }
 
@@ -332,7 +287,7 @@ enum pp_err pp_http_server_open(struct pp_loop *loop, const struct pp_http_optio
     struct pp_http *s = server_new(loop, &o, handler);
     if (!s)
         return PP_ENOMEM;
-    err = listen_on(s, &sa);
+    err = pp_http_listen(s, &sa);
     s->options.host = NULL; /* the string belongs to the caller, so the server must not keep it */
     if (err != PP_OK) {
         close_server(&s->port);

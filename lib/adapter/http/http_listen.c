@@ -1,0 +1,137 @@
+/* http_listen.c: the listening socket, and how the server accepts connections.
+ *
+ * The server accepts by itself, not by uv_listen(): when the process has no descriptor left, libuv
+ * would accept and close every caller. Here callers wait in the kernel's queue instead, until a
+ * connection of the server closes, or RETRY_MS have passed. */
+#include <errno.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "adapter/http/http_impl.h"
+#include "base/check.h"
+
+enum {
+    BACKLOG = 4096,
+    /* The server accepts at most this many connections in one turn of the loop, so that requests
+     * are read in between. */
+    ACCEPTS_A_TURN = 64,
+    RETRY_MS = 1000,
+    LOG_MS = 60000, /* the log says at most this often that connections have to wait */
+};
+
+static void on_acceptable(uv_poll_t *listener, int status, int events);
+
+static void start(struct pp_http *s)
+{
+    s->accept_waits = false;
+    uv_poll_start(&s->listener, UV_READABLE, on_acceptable);
+}
+
+/* Stops accepting until pp_http_accept_again() or the timer. */
+static void stop_for_a_while(struct pp_http *s, int err)
+{
+    int64_t now = pp_loop_now(s->loop);
+    uv_poll_stop(&s->listener);
+    s->accept_waits = true;
+    pp_timer_start(s->accept_timer, RETRY_MS, 0);
+    if (s->accept_logged && now - s->accept_logged_ms < LOG_MS)
+        return;
+    s->accept_logged = true;
+    s->accept_logged_ms = now;
+    pp_log(s->options.log, PP_LOG_WARN, "new connections have to wait", "reason", strerror(err),
+           "connections", PP_LOG_INT(s->stats.connections), NULL);
+}
+
+void pp_http_accept_again(void *server)
+{
+    struct pp_http *s = server;
+    if (s->accept_waits && !s->draining)
+        start(s);
+}
+
+/* Accepts one connection. Returns false if there is none now, or none can be accepted. */
+static bool accept_one(struct pp_http *s)
+{
+    struct sockaddr_storage sa = {0};
+    socklen_t n = sizeof sa;
+    struct pp_conn *c = pp_conn_new(s);
+    int fd = c ? accept4(s->listen_fd, (struct sockaddr *)&sa, &n, SOCK_NONBLOCK | SOCK_CLOEXEC) : -1;
+    int err = c ? errno : ENOMEM;
+    if (fd >= 0) {
+        pp_conn_open(c, fd, &sa);
+        return true;
+    }
+    pp_conn_unused(c);
+    if (err == EMFILE || err == ENFILE || err == ENOMEM || err == ENOBUFS)
+        stop_for_a_while(s, err);
+    /* Any other error is of the one connection, which has failed before it was accepted. */
+    return err != EAGAIN && err != EWOULDBLOCK && !s->accept_waits;
+}
+
+static void on_acceptable(uv_poll_t *listener, int status, int events)
+{
+    struct pp_http *s = listener->data;
+    (void)status, (void)events;
+    for (int i = 0; i < ACCEPTS_A_TURN && !s->draining && accept_one(s); i++)
+        continue;
+}
+
+/* Opens a socket that listens. Returns it, or -errno. */
+static int open_socket(const struct sockaddr_storage *sa)
+{
+    const int on = 1;
+    socklen_t n = sa->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+    int fd = socket(sa->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+        bind(fd, (const struct sockaddr *)sa, n) == 0 && listen(fd, BACKLOG) == 0)
+        return fd;
+    int err = errno;
+    if (fd >= 0)
+        close(fd);
+    return -err;
+}
+
+enum pp_err pp_http_listen(struct pp_http *s, const struct sockaddr_storage *sa)
+{
+    int fd = open_socket(sa);
+    int err = fd < 0 ? -fd : -uv_poll_init_socket(pp_loop_uv(s->loop), &s->listener, fd);
+    if (err == 0) {
+        s->listener.data = s;
+        s->listen_fd = fd;
+        s->live++;
+        start(s);
+        return PP_OK;
+    }
+    if (fd >= 0)
+        close(fd);
+    pp_log(s->options.log, PP_LOG_ERROR, "can not listen", "host", s->options.host, "port",
+           PP_LOG_INT(s->options.port), "reason", strerror(err), NULL);
+    return err == EADDRINUSE ? PP_EBUSY : PP_EIO;
+}
+
+static void on_listener_closed(uv_handle_t *h)
+{
+    pp_http_unref(h->data);
+}
+
+void pp_http_listen_end(struct pp_http *s)
+{
+    pp_timer_stop(s->accept_timer);
+    if (s->listen_fd < 0)
+        return;
+    uv_close((uv_handle_t *)&s->listener, on_listener_closed); /* no longer polls the socket */
+    close(s->listen_fd);
+    s->listen_fd = -1;
+}
+
+uint16_t pp_http_port(const struct pp_http *s)
+{
+    struct sockaddr_storage sa = {0};
+    socklen_t n = sizeof sa;
+    if (s->listen_fd < 0 || getsockname(s->listen_fd, (struct sockaddr *)&sa, &n) != 0)
+        return 0;
+    return ntohs(sa.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&sa)->sin6_port
+                                          : ((struct sockaddr_in *)&sa)->sin_port);
+}
