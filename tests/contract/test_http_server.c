@@ -91,6 +91,9 @@ static void what_a_handler_sees(void **state)
          "DELETE / - - application/json; charset=utf-8 \"k 1\""},
         {"OPTIONS / HTTP/1.1\r\nHost: [::1]:8080\r\nContent-Length: 0\r\n\r\n", "OPTIONS / - - - -"},
         {"PATCH / HTTP/1.1\r\nHost: a\r\nX: caf\xc3\xa9\r\nEmpty:\r\n\r\n", "PATCH / - - - -"},
+        {"GET http://a HTTP/1.1\r\nHost: a\r\n\r\n", "GET / - - - -"},
+        {"GET http://a?x=1 HTTP/1.1\r\nHost: a\r\n\r\n", "GET / x=1 - - -"},
+        {"GET http://[::1]:80/b?x=?/ HTTP/1.1\r\nHost:\r\n\r\n", "GET /b x=?/ - - -"},
         {"BREW / HTTP/1.1\r\nHost: a\r\n\r\n", "OTHER / - - - -"},
         {"get / HTTP/1.1\r\nHost: a\r\n\r\n", "OTHER / - - - -"},
         {"GET /n HTTP/1.1\r\nHost: a\r\nContent-Encoding: br\r\n\r\n", "GET /n - - - -"},
@@ -649,10 +652,13 @@ static void what_a_handler_hears_of_the_caller(void **state)
     struct pp_hc c;
     open_client(&c, *state);
     pp_hc_puts(&c, "GET /peer HTTP/1.1\r\nHost: a\r\n\r\n");
-    expect_answer(&c, 200, "127.0.0.1 - 0");
+    expect_answer(&c, 200, "127.0.0.1 - 0 a");
     pp_hc_puts(&c,
                "POST /peer HTTP/1.1\r\nHost: a\r\nSec-Fetch-Site: cross-site\r\nContent-Length: 1\r\n\r\nx");
-    expect_answer(&c, 200, "127.0.0.1 cross-site 1");
+    expect_answer(&c, 200, "127.0.0.1 cross-site 1 a");
+    /* The host of a target in absolute form replaces that of the header. */
+    pp_hc_puts(&c, "GET HTTPS://b:8080/peer HTTP/1.1\r\nHost: a\r\n\r\n");
+    expect_answer(&c, 200, "127.0.0.1 - 0 b:8080");
     pp_hc_close(&c);
 }
 
@@ -675,7 +681,13 @@ static const struct bad_head {
     {"GET\t/" REST, 0},
     {"G(T /" REST, 0},
     {"G\xc3\xa9T /" REST, 0},
-    {"GET http://a/" REST, 0},
+    {"GET http:///" REST, 0},
+    {"GET http://u@a/" REST, 0},
+    {"GET http:/a" REST, 0},
+    {"GET ftp://a/" REST, 0},
+    {"GET http://a/#f" REST, 0},
+    {"GET http://a/ HTTP/1.1\r\n\r\n", 0},
+    {"GET http://a/ HTTP/1.1\r\nHost: a/b\r\n\r\n", 0},
     {"GET *" REST, 0},
     {"OPTIONS *" REST, 0},
     {"CONNECT a:80" REST, 0},

@@ -9,6 +9,7 @@
 
 #include "adapter/http/http_body.h"
 #include "adapter/http/http_head.h"
+#include "base/ledger.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -27,7 +28,7 @@ static void check_strings(const struct pp_http_head *h, size_t n)
     const char *const strings[] = {
         h->req.host,   h->req.authorization, h->req.content_type,  h->req.idempotency_key, h->req.range,
         h->req.accept, h->req.if_none_match, h->req.last_event_id, h->content_length,      h->req.origin,
-        h->ws_key,     h->ws_version};
+        h->ws_key,     h->ws_version,        h->authority};
     must(h->req.path[0] == '/' && strlen(h->req.path) < n && strlen(h->req.query) < n);
     for (size_t i = 0; i < sizeof strings / sizeof *strings; i++) {
         if (!strings[i])

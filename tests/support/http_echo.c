@@ -150,7 +150,8 @@ static void headers(struct pp_echo *e, struct pp_http_request *r)
 static void say_peer(struct pp_echo *e, struct pp_http_request *r)
 {
     char text[256];
-    int n = snprintf(text, sizeof text, "%s %s %d", r->peer, or_dash(r->sec_fetch_site), r->has_body);
+    int n = snprintf(text, sizeof text, "%s %s %d %s", r->peer, or_dash(r->sec_fetch_site), r->has_body,
+                     or_dash(r->host));
     answer(e, r, text, (size_t)n);
 }
 

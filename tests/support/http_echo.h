@@ -1,7 +1,7 @@
 /* http_echo.h: an HTTP server for tests. Its paths:
  *
  *   any method /echo     200, the body as received (empty: "-")
- *   /peer                200, "peer sec_fetch_site has_body"
+ *   /peer                200, "peer sec_fetch_site has_body host"
  *   /seen                200, "METHOD path query authorization content_type idempotency_key"
  *                        ("-" where absent)
  *   /hold                no answer until the test calls pp_echo_release()

@@ -92,6 +92,25 @@ static enum pp_method method_of(const char *p, size_t n)
     return PP_METHOD_OTHER;
 }
 
+/* Parses the start of a target in absolute form (RFC 9112 3.2.2), such as "http://a:80/path". Sets
+ * head->authority. Returns the rest of the target, which may be empty, or NULL if the form is
+ * wrong. */
+static char *absolute_form(struct pp_http_head *head, char *target)
+{
+    size_t scheme = strncasecmp(target, "http://", 7) == 0    ? 7
+                    : strncasecmp(target, "https://", 8) == 0 ? 8
+                                                              : 0;
+    char *authority = target + scheme;
+    size_t n = strcspn(authority, "/?");
+    if (scheme == 0 || n == 0 || !all_of(authority, n, C_HOST))
+        return NULL;
+    /* Moves it over the last slash of the scheme, so that there is room for its NUL. */
+    memmove(authority - 1, authority, n);
+    authority[n - 1] = '\0';
+    head->authority = authority - 1;
+    return authority + n;
+}
+
 /* Parses the request line. `line` ends with a NUL in place of its CR LF. */
 static bool request_line(struct pp_http_head *head, char *line, size_t n, struct pp_http_refusal *why)
 {
@@ -107,15 +126,15 @@ static bool request_line(struct pp_http_head *head, char *line, size_t n, struct
     if (strcmp(version, "HTTP/1.1") != 0 && strcmp(version, "HTTP/1.0") != 0)
         return bad(why, "the HTTP version is neither HTTP/1.1 nor HTTP/1.0");
     head->http10 = version[7] == '0';
-    if (*target != '/')
-        return bad(why, "the request target does not begin with '/'");
     if (!all_of(target, (size_t)(sp2 - target), C_TARGET))
         return bad(why, "a character in the request target that must be percent-encoded");
     *sp2 = '\0';
-    char *mark = memchr(target, '?', (size_t)(sp2 - target));
+    if (*target != '/' && !(target = absolute_form(head, target)))
+        return bad(why, "the request target is neither a path that begins with '/' nor an http URL");
+    char *mark = strchr(target, '?');
     if (mark)
         *mark = '\0';
-    head->req.path = target;
+    head->req.path = *target ? target : "/";
     head->req.query = mark ? mark + 1 : "";
     return true;
 }
@@ -273,6 +292,8 @@ static bool check_head(struct pp_http_head *head, const struct connection_option
         return bad(why, "no Host header");
     if (head->req.host && !all_of(head->req.host, strlen(head->req.host), C_HOST))
         return bad(why, "Host is not a host name");
+    if (head->authority)
+        head->req.host = head->authority;
     if (!framing(head, why) || !handshake(head, o, why))
         return false;
     const char *coding = head->content_encoding;

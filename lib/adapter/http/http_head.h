@@ -6,9 +6,9 @@
  * refuse, with a code and a sentence: bare LF, folded lines, space before a colon, control
  * characters, NUL, an HTTP version other than 1.0 and 1.1, a missing or repeated Host,
  * Content-Length that is not one number, Content-Length together with Transfer-Encoding, a transfer
- * coding other than chunked, a target that does not begin with '/', repetition of a header that
- * must be unique, and a WebSocket handshake (RFC 6455 4.2.1) of another version than 13 or without
- * a key. They ignore other upgrades (RFC 9110 7.8).
+ * coding other than chunked, a target that is neither a path nor an http(s) URL, repetition of a
+ * header that must be unique, and a WebSocket handshake (RFC 6455 4.2.1) of another version than 13
+ * or without a key. They ignore other upgrades (RFC 9110 7.8).
  *
  * To show handlers one more header, add a member to struct pp_http_request, and a row to the table
  * of http_head.c. */
@@ -50,6 +50,7 @@ struct pp_http_head {
     struct pp_http_request req; /* the members that handlers see: method, path, query and headers */
     /* Headers that only the server reads, as the client sent them. NULL if absent. */
     const char *content_length, *transfer_encoding, *content_encoding, *expect, *ws_key, *ws_version;
+    const char *authority; /* the host of a target in absolute form, which replaces Host; else NULL */
     bool http10;
     bool keep_alive;      /* the client's headers or its HTTP version let the connection stay open */
     bool expect_continue; /* the client waits for "100 Continue" before it sends the body */
