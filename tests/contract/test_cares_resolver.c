@@ -6,9 +6,15 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <errno.h>
 
 #include "adapter/cares/resolver.h"
+#include "few_fds.h"
+#include "photopool/code.h"
+#include "suite_dns.h"
 #include "suite_resolver.h"
+#include "test_clock.h"
+#include "test_loop.h"
 
 static enum pp_err open_cares(struct pp_loop *loop, const struct pp_resolver_setup *s,
                               struct pp_resolver **out)
@@ -67,6 +73,46 @@ static void pins_are_read(void **state)
     }
 }
 
+static void on_done(struct pp_query *q)
+{
+    *(bool *)q->data = true;
+}
+
+static bool is_true(void *flag)
+{
+    return *(bool *)flag;
+}
+
+/* Without a free descriptor the look-up fails on our side, and works soon after. */
+static void no_descriptor_is_our_fault(void **state)
+{
+    static const struct pp_dns_row rows[] = {{.name = "a.test", .v4 = "192.0.2.1", .ttl = 60}, {NULL}};
+    struct pp_dns *dns = pp_dns_open(rows);
+    const struct pp_cares_options o = {.servers = pp_dns_server(dns), .temporary_ttl_ms = 1};
+    struct pp_loop *loop = pp_loop_open();
+    struct pp_resolver *r;
+    bool done = false;
+    struct pp_query q = {.host = "a.test", .port = 80, .done = on_done, .data = &done};
+
+    (void)state;
+    assert_int_equal(pp_cares_resolver_open(loop, &o, &r), PP_OK);
+    struct rlimit was = pp_test_no_fds();
+    if (!r->ops->resolve(r, &q))
+        pp_test_until(loop, is_true, &done, 10000);
+    pp_test_fds_back(&was);
+    assert_int_equal(q.code, PP_CODE_INTERNAL);
+    assert_int_equal(q.local_errno, EMFILE);
+    pp_test_clock_pass(loop, 100); /* the failure is kept for 1 ms */
+    done = r->ops->resolve(r, &q);
+    pp_test_until(loop, is_true, &done, 10000);
+    assert_int_equal(q.code, 0);
+    assert_int_equal(q.local_errno, 0);
+    assert_int_equal(q.n, 1);
+    r->ops->close(r);
+    pp_loop_close(loop);
+    pp_dns_close(dns);
+}
+
 static void options_are_checked(void **state)
 {
     static const char *const bad_pins[] = {"h:80:192.0.2.1", "nonsense", NULL};
@@ -85,6 +131,7 @@ static void options_are_checked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(pins_are_read),
+                                       cmocka_unit_test(no_descriptor_is_our_fault),
                                        cmocka_unit_test(options_are_checked)};
     int failed = pp_suite_resolver(&(struct pp_resolver_subject){"resolver: c-ares", open_cares});
 

@@ -1,8 +1,10 @@
 /* test_curl_fetcher.c: adapter/curl keeps the fetcher's contract, and still works after libcurl has
  * forgotten names that the fetcher had pinned. */
+#include <errno.h>
 #include <stdio.h>
 
 #include "adapter/curl/fetcher.h"
+#include "few_fds.h"
 #include "suite_fetcher_kit.h"
 #include "test_clock.h"
 
@@ -80,6 +82,63 @@ static void a_forgotten_name_is_pinned_again(void **state)
     kit_close(&k);
 }
 
+/* Without a free descriptor the request fails on our side: it was not sent, and the host is not at
+ * fault. */
+static void no_descriptor_is_our_fault(void **state)
+{
+    struct kit k;
+    struct get g;
+
+    (void)state;
+    kit_open(&k, serve, NULL, NULL);
+    get_init(&g, &k, "/");
+    struct rlimit was = pp_test_no_fds();
+    get_start(&g);
+    get_wait(&g);
+    pp_test_fds_back(&was);
+    assert_int_equal(g.x.code, PP_CODE_INTERNAL);
+    assert_int_equal(g.x.local_errno, EMFILE);
+    assert_int_equal(g.sents, 0);
+    get_fini(&g);
+    /* the origin could not accept either, and has ended */
+    pp_origin_close(k.o);
+    k.o = pp_origin_open(serve, NULL, NULL);
+    run_named(&k, "x.test", 0);
+    kit_close(&k);
+}
+
+/* Answers any path and keeps the connection. */
+static enum pp_origin_next serve_and_keep(struct pp_origin_conn *c, const char *request, void *data)
+{
+    (void)request;
+    (void)data;
+    (void)pp_origin_puts(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    return PP_ORIGIN_KEEP;
+}
+
+/* The fetcher closes the connection that was idle longest when it needs another one, and the ledger
+ * counts the sockets. */
+static void idle_connections_give_way(void **state)
+{
+    enum { KEPT = 4 };
+    struct pp_ledger ledger;
+    struct kit k = {.o = pp_origin_open(serve_and_keep, NULL, NULL), .loop = pp_loop_open()};
+    const struct pp_curl_options o = {.max_exchanges = 2, .max_kept = KEPT, .ledger = &ledger};
+    const struct pp_account *sockets = &ledger.rows[PP_RES_TRANSFERS];
+
+    (void)state;
+    pp_ledger_init(&ledger);
+    assert_int_equal(pp_curl_fetcher_open(k.loop, &o, &k.f), PP_OK);
+    for (unsigned i = 0; i < 3 * KEPT; i++) {
+        char host[32];
+        (void)snprintf(host, sizeof(host), "h%u.test", i);
+        run_named(&k, host, 0);
+        assert_int_equal(sockets->used, i < KEPT ? i + 1 : KEPT);
+    }
+    kit_close(&k);
+    assert_int_equal(sockets->used, 0);
+}
+
 static void options_are_checked(void **state)
 {
     const struct pp_curl_options small = {.buffer_bytes = 100}, large = {.buffer_bytes = 1 << 30},
@@ -98,8 +157,9 @@ static void options_are_checked(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_forgotten_name_is_pinned_again),
-                                       cmocka_unit_test(options_are_checked)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_forgotten_name_is_pinned_again), cmocka_unit_test(no_descriptor_is_our_fault),
+        cmocka_unit_test(idle_connections_give_way), cmocka_unit_test(options_are_checked)};
     int failed = pp_suite_fetcher(&(struct pp_fetcher_subject){"fetcher: curl", open_curl});
 
     return failed + cmocka_run_group_tests_name("curl", tests, NULL, NULL);

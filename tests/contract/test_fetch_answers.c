@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "core/ratelimit.h"
 #include "core/tier.h"
+#include "few_fds.h"
 #include "image_make.h"
 #include "origin_run.h"
 #include "pipeline/fetch/run_internal.h"
@@ -541,9 +542,28 @@ static void hand_back_ends_every_transfer(void **state)
     fetch_kit_close(&k);
 }
 
+/* Without a free descriptor the transfer is handed back: that is no attempt of the photo. */
+static void no_descriptor_is_handed_back(void **state)
+{
+    struct fetch_kit k;
+    struct run_get g;
+
+    (void)state;
+    fetch_kit_open_at(&k, 8099); /* nobody connects to it */
+    run_get_init(&g, &k, NULL, "/");
+    struct rlimit was = pp_test_no_fds();
+    run_get_start(&g);
+    run_get_wait(&g, 10000);
+    pp_test_fds_back(&was);
+    assert_int_equal(g.t.handed_back, PP_BACK_FILES);
+    assert_int_equal(g.sents, 0);
+    fetch_kit_close(&k);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_descriptor_is_handed_back),
         cmocka_unit_test(every_answer_has_its_code),
         cmocka_unit_test(every_behaviour_has_its_code),
         cmocka_unit_test(a_byte_a_second_is_too_slow),

@@ -74,6 +74,9 @@ struct pp_exchange {
     /* The fetcher sets the following fields before it calls done(). */
     /* the failure, a code of code.h; 0: the whole answer was received, or `stopped` is true */
     uint16_t code;
+    /* The errno of a failure that is this machine's (no descriptor, no memory, no free local port),
+     * with code PP_CODE_INTERNAL: it says nothing about the host. 0: the failure is another one. */
+    int local_errno;
     bool stopped;
     bool reused;      /* the request went over a connection that was already open */
     char detail[160]; /* the failure in words, for the merchant; "" if code is 0 */

@@ -23,7 +23,10 @@ struct pp_query {
     void (*done)(struct pp_query *q);
     void *data;
     /* The resolver sets the following fields. */
-    uint16_t code; /* 0, or the failure dns_not_found or dns_temporary (code.h) */
+    uint16_t code; /* 0, or the failure dns_not_found, dns_temporary or internal (code.h) */
+    /* The errno of a failure that is this machine's (no descriptor, no memory), with code
+     * PP_CODE_INTERNAL. 0: the failure is another one. */
+    int local_errno;
     /* IPv4 and IPv6 addresses with `port`, in the order in which to try them. */
     struct sockaddr_storage addrs[PP_RESOLVE_MAX];
     size_t n;

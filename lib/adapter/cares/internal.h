@@ -1,5 +1,5 @@
 /* internal.h: declarations that the files of adapter/cares share. Each file may use those above it
- * in this list: pin.c, cache.c, resolver.c.
+ * in this list: pin.c, cache.c, sockets.c, resolver.c.
  *
  * A name's state says which list the name is in: an IDLE name is in names.by_age, a WAITING one in
  * `waiting`, an ASKED one in no list. */
@@ -30,6 +30,7 @@ struct pp_name {
     struct pp_node age;
     int64_t until;         /* time in ms of pp_loop_now() before which the answer is valid */
     uint16_t code;         /* code of photopool/code.h for the result; PP_CODE_NONE: addresses were found */
+    int local_errno;       /* as in struct pp_query */
     uint8_t n;             /* number of addresses */
     struct pp_list wanted; /* the queries (struct pp_wait) that get their answer from this look-up */
     struct sockaddr_storage *addrs;
@@ -76,6 +77,7 @@ struct pp_resolver_cares {
     struct pp_cares_pin *pins;
     size_t n_pins, asked;      /* number of `pins`; number of names that c-ares is looking up */
     struct pp_cares_options o; /* a copy of the options; its pointers are NULL */
+    int socket_errno;          /* errno of the last socket() of c-ares; 0: it worked */
     bool ticking, settling, closed;
 };
 
@@ -89,5 +91,8 @@ void pp_names_drop(struct pp_names *names, struct pp_name *name);
 /* Moves an idle name to the end of names.by_age, as the most recently used one. */
 void pp_names_used(struct pp_names *names, struct pp_name *name);
 void pp_names_fini(struct pp_names *names);
+
+/* sockets.c: the functions that c-ares calls for its sockets, with the resolver as their data. */
+extern const struct ares_socket_functions pp_cares_socket_functions;
 
 #endif

@@ -14,6 +14,7 @@
  * The resolver keeps the deadlines of queries itself, because a timeout of c-ares is for one try
  * with one server. */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,6 +67,7 @@ static bool answer_cached(struct pp_resolver_cares *r, struct pp_query *q, struc
         return false;
     pp_names_used(&r->names, name);
     answer(q, name->code, name->addrs, name->n);
+    q->local_errno = name->local_errno;
     return true;
 }
 
@@ -113,6 +115,7 @@ static void name_answered(struct pp_name *name, uint16_t code, struct sockaddr_s
     pp_list_each (it, &name->wanted) {
         struct pp_wait *w = pp_container_of(it, struct pp_wait, of_name);
         answer(w->q, code, addrs, n);
+        w->q->local_errno = name->local_errno;
         make_ready(r, w);
     }
 }
@@ -167,12 +170,15 @@ static void on_lookup(void *data, int status, int timeouts, struct ares_addrinfo
     bool missing = status == ARES_ENOTFOUND || status == ARES_ENODATA || status == ARES_EBADNAME;
 
     (void)timeouts;
+    name->local_errno = 0;
     pp_assert(name->state == PP_NAME_ASKED && r->asked > 0, "c-ares answers a look-up that it does not have");
     r->asked--;
     if (status == ARES_SUCCESS && res && keep_addresses(name, res))
         ; /* keep_addresses() has stored the answer */
     else if (missing)
         name_answered(name, PP_CODE_DNS_NOT_FOUND, NULL, 0, r->o.negative_ttl_ms);
+    else if ((name->local_errno = status == ARES_ENOMEM ? ENOMEM : r->socket_errno) != 0)
+        name_answered(name, PP_CODE_INTERNAL, NULL, 0, r->o.temporary_ttl_ms);
     else
         name_answered(name, PP_CODE_DNS_TEMPORARY, NULL, 0, r->o.temporary_ttl_ms);
     if (res)
@@ -372,6 +378,7 @@ static bool resolver_resolve(struct pp_resolver *base, struct pp_query *q)
     struct pp_resolver_cares *r = self(base);
     q->impl = NULL;
     q->pinned = false;
+    q->local_errno = 0;
     if (answer_pinned(r, q))
         return true;
     struct pp_name *name = pp_names_find(&r->names, q->host);
@@ -382,7 +389,8 @@ static bool resolver_resolve(struct pp_resolver *base, struct pp_query *q)
     if (!name || !add_wait(r, q, name)) {
         if (name && name->state == PP_NAME_IDLE)
             pp_names_drop(&r->names, name);
-        answer(q, PP_CODE_DNS_TEMPORARY, NULL, 0); /* out of memory */
+        answer(q, PP_CODE_INTERNAL, NULL, 0);
+        q->local_errno = ENOMEM;
         return true;
     }
     queue_lookup(r, name);
@@ -493,6 +501,7 @@ static enum pp_err open_channel(struct pp_resolver_cares *r, const char *servers
         r->channel = NULL;
         return rc == ARES_ENOMEM ? PP_ENOMEM : PP_EIO;
     }
+    ares_set_socket_functions(r->channel, &pp_cares_socket_functions, r);
     if (servers && ares_set_servers_ports_csv(r->channel, servers) != ARES_SUCCESS)
         return PP_EINVAL;
     return PP_OK;

@@ -62,6 +62,8 @@ curl_socket_t pp_curl_on_open(void *data, curlsocktype purpose, struct curl_sock
     fd = socket(sa->family, sa->socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, sa->protocol);
     if (fd < 0) {
         t->socket_errno = errno;
+        if (errno == EMFILE || errno == ENFILE)
+            t->f->scarce_ms = uv_now(t->f->uv);
         return CURL_SOCKET_BAD;
     }
     if (!pp_curl_poll_watch(t->f, fd)) {
@@ -70,6 +72,7 @@ curl_socket_t pp_curl_on_open(void *data, curlsocktype purpose, struct curl_sock
         return CURL_SOCKET_BAD;
     }
     t->opened++;
+    t->v6 = sa->family == AF_INET6;
     if (t->n_tried < PP_CURL_TRIED)
         t->tried[t->n_tried++] = fd;
     return fd;

@@ -96,6 +96,7 @@ static void transfer_clear(struct pp_curl_transfer *t)
     t->name_missed = t->told = t->flushes = t->bad_coding = false;
     t->opened = t->denied = t->n_tried = 0;
     t->socket_errno = 0;
+    t->v6 = false;
     t->error[0] = '\0';
 }
 
@@ -108,6 +109,7 @@ static void exchange_clear(struct pp_exchange *x)
     x->location = NULL;
     x->phase = PP_PHASE_CONNECT;
     x->code = PP_CODE_NONE;
+    x->local_errno = 0;
 }
 
 /* Detaches the transfer from its exchange. Returns x->location, which the caller frees. */

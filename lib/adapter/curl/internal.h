@@ -134,6 +134,7 @@ struct pp_curl_transfer {
     /* Decodes the body. NULL if the body is not encoded, and before its first byte. */
     struct pp_curl_decoder *decoder;
     int socket_errno; /* errno of a socket() call that failed; 0: none failed */
+    bool v6;          /* the last socket is for an IPv6 address */
     /* libcurl reads the five members below during the transfer. */
     struct curl_slist lines[PP_CURL_EXTRA_LINES + 2];
     struct curl_slist pin;
@@ -143,7 +144,7 @@ struct pp_curl_transfer {
      * it. */
     char error[CURL_ERROR_SIZE];
     /* The option values that `easy` has now. Only options whose value changes are set again. */
-    long connect_ms, dns_seconds;
+    long connect_ms, dns_seconds, idle_seconds;
     bool has_lines;
     bool posted; /* the last request of `easy` was a POST */
 };
@@ -165,6 +166,8 @@ struct pp_curl {
     /* Set by fetcher.c: does the queued work and calls done() for the transfers that have ended.
      * Must not be called from within libcurl. */
     void (*settle)(struct pp_curl *f);
+    /* Descriptors ran out at this time (uv_now()); idle connections are closed soon. 0: never. */
+    uint64_t scarce_ms;
     struct pp_account *sockets; /* counts the sockets in poll.by_fd; NULL: nobody counts them */
     size_t buffer_bytes, max_header_bytes, max_header_lines;
     char *ca_file, *user_agent;

@@ -36,7 +36,9 @@ static const struct outcome
     bad_tls = {PP_CODE_TLS_FAILED, "%s: the secure connection failed"},
     user_name = {PP_CODE_BAD_URL, "the URL for %s carries a user name"},
     malformed = {PP_CODE_BAD_URL, "the URL for %s is not written correctly"},
-    ours = {PP_CODE_INTERNAL, "the request to %s failed on our side"};
+    ours = {PP_CODE_INTERNAL, "the request to %s failed on our side"},
+    no_socket = {PP_CODE_INTERNAL, "no socket was left for the request to %s"},
+    no_memory = {PP_CODE_INTERNAL, "no memory was left for the request to %s"};
 
 static const struct {
     CURLcode rc;
@@ -86,27 +88,35 @@ static bool says(const struct pp_curl_transfer *t, const char *words)
     return strstr(t->error, words) != NULL;
 }
 
+/* Returns true if the error says that this machine has run out of something. EADDRNOTAVAIL means
+ * for IPv4 that no local port is free, and for IPv6 that this machine has no such address. */
+static bool is_local(int error, bool v6)
+{
+    return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM ||
+           (error == EADDRNOTAVAIL && !v6);
+}
+
 static const struct outcome *connect_failed(const struct pp_curl_transfer *t)
 {
     long error = 0;
 
     if (t->opened == 0 && t->denied > 0)
         return &denied;
-    if (t->opened == 0 && t->socket_errno)
-        return &ours;
     (void)curl_easy_getinfo(t->easy, CURLINFO_OS_ERRNO, &error);
+    if (t->socket_errno && (t->opened == 0 || is_local(t->socket_errno, true)))
+        error = t->socket_errno;
+    if (is_local((int)error, t->v6)) {
+        t->x->local_errno = (int)error;
+        return &no_socket;
+    }
     switch (error) {
     case ETIMEDOUT: return &no_connect;
     case ENETUNREACH:
     case EHOSTUNREACH:
     case ENETDOWN:
     case EHOSTDOWN:
+    case EADDRNOTAVAIL:
     case EAFNOSUPPORT: return &no_route;
-    case EADDRNOTAVAIL: /* no local port is free */
-    case EMFILE:
-    case ENFILE:
-    case ENOBUFS:
-    case ENOMEM: return &ours;
     default: return &refused;
     }
 }
@@ -151,17 +161,24 @@ static struct outcome outcome_of(const struct pp_curl_transfer *t, CURLcode rc)
         return big_head;
     if (rc == CURLE_OUT_OF_MEMORY && t->x->phase == PP_PHASE_FIRST_BYTE)
         return big_head; /* libcurl 7.88 also returns this for a header line above 100 KiB */
+    if (rc == CURLE_OUT_OF_MEMORY) {
+        t->x->local_errno = ENOMEM;
+        return no_memory;
+    }
     for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++)
         if (table[i].rc == rc)
             return *table[i].o;
     return ours;
 }
 
-static struct outcome outcome_of_verdict(uint16_t verdict)
+static struct outcome outcome_of_verdict(const struct pp_curl_transfer *t)
 {
-    static const struct outcome *const ones[] = {&denied, &big_head, &bad_http, &ours};
+    static const struct outcome *const ones[] = {&denied, &big_head, &bad_http, &no_memory};
+
+    if (t->verdict == PP_CODE_INTERNAL) /* this adapter sets it only when out of memory */
+        t->x->local_errno = ENOMEM;
     for (size_t i = 0; i < sizeof(ones) / sizeof(*ones); i++)
-        if (ones[i]->code == verdict)
+        if (ones[i]->code == t->verdict)
             return *ones[i];
     pp_assert(false, "a verdict without a sentence");
     return ours;
@@ -184,7 +201,7 @@ void pp_curl_outcome(struct pp_curl_transfer *t, CURLcode rc)
         return;
     if (t->bad_coding)
         rc = CURLE_BAD_CONTENT_ENCODING;
-    struct outcome o = t->verdict ? outcome_of_verdict(t->verdict) : outcome_of(t, rc);
+    struct outcome o = t->verdict ? outcome_of_verdict(t) : outcome_of(t, rc);
     x->code = o.code;
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"

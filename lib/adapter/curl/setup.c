@@ -16,6 +16,11 @@
 #define NAMES_FOREVER  (-1L)
 #define NAMES_FLUSH    2L
 #define CONNECT_MS_MAX (300L * 1000)
+/* libcurl closes connections that were idle for this many seconds; for SCARCE_MS after descriptors
+ * ran out, it closes those that were idle for IDLE_SCARCE. */
+#define IDLE_USUAL  118L
+#define IDLE_SCARCE 1L
+#define SCARCE_MS   60000
 
 /* Forbids what an untrusted host could make curl do, and turns off features that photopool does not
  * need. */
@@ -170,6 +175,20 @@ static CURLcode prepare_name(struct pp_curl_transfer *t)
     return rc;
 }
 
+static CURLcode prepare_idle(struct pp_curl_transfer *t)
+{
+    const struct pp_curl *f = t->f;
+    bool scarce = f->scarce_ms && uv_now(f->uv) - f->scarce_ms < SCARCE_MS;
+    long seconds = scarce ? IDLE_SCARCE : IDLE_USUAL;
+    CURLcode rc = CURLE_OK;
+    CURL *e = t->easy;
+
+    if (seconds != t->idle_seconds)
+        SET(MAXAGE_CONN, seconds);
+    t->idle_seconds = seconds;
+    return rc;
+}
+
 /* Makes the request a POST if it has a body. Otherwise makes it a GET, if the last request of this
  * handle was a POST. */
 static CURLcode prepare_method(struct pp_curl_transfer *t)
@@ -215,6 +234,8 @@ enum pp_err pp_curl_prepare(struct pp_curl_transfer *t)
     t->connect_ms = connect_ms;
     if (rc == CURLE_OK)
         rc = prepare_method(t);
+    if (rc == CURLE_OK)
+        rc = prepare_idle(t);
     if (rc == CURLE_OK)
         rc = prepare_name(t);
     return rc == CURLE_OK ? PP_OK : PP_ENOMEM;

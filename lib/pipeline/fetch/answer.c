@@ -215,6 +215,8 @@ void run_judge(struct fetch_run *r)
         judge_stopped(r);
     } else if (run_is_redirect(x->status) && (x->code == 0 || x->phase == PP_PHASE_BODY)) {
         run_enter_parked(r);
+    } else if (x->local_errno) {
+        run_local_fault(r, x->local_errno);
     } else if (x->code != 0) {
         run_fail(r, x->code, "%s", x->detail);
     } else if (x->status == 304) {

@@ -2,6 +2,7 @@
  * lists the other files of the runner. */
 #include "pipeline/fetch/run.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -110,10 +111,23 @@ void run_hand_back(struct fetch_run *r, enum pp_back why, const char *text)
     run_fail(r, PP_CODE_INTERNAL, "%s", text);
 }
 
-static void report_no_memory(struct pp_runner *runner)
+static bool lacks_memory(int error)
 {
-    if (runner->o.gate)
-        pp_gate_fault(runner->o.gate, PP_GATE_MEMORY, pp_err_text(PP_ENOMEM));
+    return error == ENOMEM || error == ENOBUFS;
+}
+
+/* Reports to the gate that this machine has run out of descriptors or memory. That no local port is
+ * free concerns only some hosts, so the gate stays open. */
+static void report(struct pp_runner *runner, int error)
+{
+    if (runner->o.gate && error != EADDRNOTAVAIL)
+        pp_gate_fault(runner->o.gate, lacks_memory(error) ? PP_GATE_MEMORY : PP_GATE_FILES, strerror(error));
+}
+
+void run_local_fault(struct fetch_run *r, int error)
+{
+    report(r->runner, error);
+    run_hand_back(r, lacks_memory(error) ? PP_BACK_MEMORY : PP_BACK_FILES, strerror(error));
 }
 
 void run_cut(struct fetch_run *r)
@@ -162,7 +176,7 @@ void pp_runner_start(struct pp_runner *runner, struct pp_transfer *t)
     clear_outcome(t);
     t->run = r;
     if (!r) {
-        report_no_memory(runner);
+        report(runner, ENOMEM);
         t->handed_back = PP_BACK_MEMORY;
         t->outcome.code = PP_CODE_INTERNAL;
         runner->o.on_event(runner->o.data, t, PP_TRANSFER_FINISHED);
@@ -190,6 +204,10 @@ static void on_resolved(struct pp_query *q)
     struct fetch_run *r = q->data;
 
     pp_assert(r->stage == RUN_RESOLVE, "a name is resolved for a transfer that does not wait for it");
+    if (q->local_errno) {
+        run_local_fault(r, q->local_errno);
+        return;
+    }
     if (q->code == PP_CODE_DNS_NOT_FOUND) {
         run_fail(r, q->code, "%.200s does not exist", r->url.host);
         return;
@@ -250,8 +268,7 @@ static void enter_exchange(struct fetch_run *r)
     x->phase = PP_PHASE_CONNECT;
     x->status = 0;
     if (r->runner->o.fetcher->ops->start(r->runner->o.fetcher, x) != PP_OK) {
-        report_no_memory(r->runner);
-        run_hand_back(r, PP_BACK_MEMORY, pp_err_text(PP_ENOMEM));
+        run_local_fault(r, ENOMEM);
     }
 }
 

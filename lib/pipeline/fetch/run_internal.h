@@ -82,6 +82,8 @@ void run_fail(struct fetch_run *r, uint16_t code, const char *format, ...)
 /* Ends the run without a result, because of a condition on our side; the task is fetched again.
  * `text` becomes the outcome's detail. */
 void run_hand_back(struct fetch_run *r, enum pp_back why, const char *text);
+/* Hands back, and closes the gate, because of this errno of the machine. */
+void run_local_fault(struct fetch_run *r, int error);
 void run_enter_resolve(struct fetch_run *r);
 /* Cancels the look-up or exchange in flight. No callback of it follows. */
 void run_cut(struct fetch_run *r);
