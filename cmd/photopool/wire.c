@@ -9,8 +9,10 @@
 #include "adapter/curl/fetcher.h"
 #include "adapter/http/http_server.h"
 #include "api/api.h"
+#include "base/clock.h"
 #include "base/ledger.h"
 #include "base/process.h"
+#include "clock_file.h"
 #include "data_dir.h"
 #include "wire_parts.h"
 
@@ -29,6 +31,7 @@ struct pp_wire {
     struct pp_ledger ledger;
     struct pp_budget budget;
     struct pp_data_dir data;
+    struct pp_clock_file clock;
     char **pins; /* the lines of fetch.resolve, which fix addresses for hosts */
     struct pp_pipeline p;
     struct pp_api *api;
@@ -43,11 +46,20 @@ struct pp_wire {
 /* Photos' bytes are stored before their record, at most this long. */
 #define ORPHAN_MARGIN_MS 600000
 
+static void init_clock(struct pp_wall *wall)
+{
+    int64_t boot, date;
+    pp_clock_read(&boot, &date);
+    pp_wall_init(wall, pp_clock_anchor_ms(), boot, date);
+}
+
 static enum pp_err open_data(struct pp_wire *w, struct pp_wire_error *error)
 {
     enum pp_err err = pp_data_dir_open(&w->data, w->loop, w->log, w->config->data_dir, error);
     if (w->data.crashed_ms > 0)
         w->params.params.orphans_since_ms = w->data.crashed_ms - ORPHAN_MARGIN_MS;
+    if (err == PP_OK)
+        err = pp_clock_file_open(&w->clock, w->loop, w->log, w->config->data_dir, &w->p.wall, error);
     return err;
 }
 
@@ -213,9 +225,11 @@ static enum pp_err open_all(struct pp_wire *w, unsigned roles, struct pp_wire_er
     if (err != PP_OK)
         return err;
     set_limits(w);
+    init_clock(&w->p.wall);
     err = check_ca_file(w->config->fetch.ca_file, error);
     if (err == PP_OK && needs_data(w->config, roles))
         err = open_data(w, error);
+    w->params.params.started_wall_ms = pp_clock_wall_ms(); /* open_data() may have set this clock */
     if (err == PP_OK)
         err = pp_wire_open_ports(&w->p, w->config, error);
     if (err != PP_OK)
@@ -240,6 +254,7 @@ static void close_all(struct pp_wire *w)
         w->http->ops->close(w->http);
     pp_api_close(w->api);
     pp_wire_close_ports(&w->p);
+    pp_clock_file_close(&w->clock);
     pp_data_dir_close(&w->data, w->ended);
     pp_timer_close(w->api_timer);
     for (char **pin = w->pins; pin && *pin; pin++)
@@ -263,7 +278,7 @@ enum pp_err pp_wire_open(struct pp_loop *loop, struct pp_log *log, const struct 
     w->loop = loop;
     w->log = log;
     w->config = config;
-    w->data.lock = -1;
+    w->data.lock = w->clock.fd = -1;
     error->text[0] = '\0';
     enum pp_err err = open_all(w, roles, error);
     if (err == PP_OK) {

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include "base/text.h"
@@ -139,11 +138,8 @@ void pp_wire_params_reload(struct pp_wire_params *w, const struct pp_config *c)
 enum pp_err pp_wire_params_init(struct pp_wire_params *w, const struct pp_config *c)
 {
     struct pp_params *p = &w->params;
-    struct timeval tv;
 
     memset(w, 0, sizeof(*w));
-    gettimeofday(&tv, NULL);
-    p->started_wall_ms = (int64_t)tv.tv_sec * 1000 + tv.tv_usec / 1000;
     set_tiers(p, c);
     set_worker(p, c);
     p->max_bytes = (uint64_t)c->fetch.max_bytes;

@@ -113,7 +113,7 @@ struct pp_settlement {
     const char *last_modified;
     bool ladder;    /* if FINAL with FAILED: true if the photo's record shall count the failure */
     uint8_t tier;   /* if RETRY or RELEASE: the tier in which the task waits */
-    int64_t due_ms; /* if RETRY or RELEASE: the task is due at this time */
+    int64_t due_ms; /* if RETRY or RELEASE: the task is due at this steady wall time */
     /* The store sets the following field. */
     bool stale; /* true: the worker no longer has the claim, so the store wrote nothing */
 };

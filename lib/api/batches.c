@@ -91,7 +91,7 @@ static void cancel_in_store(struct pp_call *call, const struct pp_ingest_entry *
 
     s->cancel.batch_id = call->args[0];
     s->cancel.client = call->only_client;
-    s->cancel.now_ms = pp_loop_wall(call->o->loop);
+    s->cancel.date_ms = pp_loop_date(call->o->loop);
     if (entry) {
         s->cancel.owner = entry->client;
         s->cancel.refresh = entry->refresh;

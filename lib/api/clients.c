@@ -252,7 +252,7 @@ void pp_api_put_client(struct pp_call *call)
 
     if (!pp_call_may_see(call, call->args[0], NULL))
         return;
-    *c = (struct pp_client){.id = call->args[0], .stored = true, .updated_at = pp_loop_wall(call->o->loop)};
+    *c = (struct pp_client){.id = call->args[0], .stored = true, .updated_at = pp_loop_date(call->o->loop)};
     if (!pp_call_fields(call, "a client", fields, sizeof(fields) / sizeof(*fields), c))
         return;
     if (!keeps_headers(call)) {

@@ -40,7 +40,7 @@ static bool make_message(struct pp_call *call, struct test_state *s)
     pp_json_begin(&b, NULL, '{');
     PP_JSON_MEMBERS(&b, PP_STR("specversion", "1.0"), PP_STR("id", s->post->id ? s->post->id : ""),
                     PP_STR("source", "photopool"), PP_STR("type", "photopool.webhook.test"),
-                    PP_TIME("time", pp_loop_wall(call->o->loop)),
+                    PP_TIME("time", pp_loop_date(call->o->loop)),
                     PP_STR("datacontenttype", "application/json"));
     PP_JSON_OBJECT(&b, "data", PP_STR("webhook", call->args[0]));
     pp_json_end(&b, '}');
@@ -110,12 +110,12 @@ static int parse_status(const char *text)
     return -1;
 }
 
-static void put_delivery(struct pp_buf *b, const struct pp_delivery *d)
+static void put_delivery(struct pp_call *call, const struct pp_delivery *d)
 {
-    PP_JSON_OBJECT(b, NULL, PP_STR("id", d->id), PP_STR("client", d->client),
+    PP_JSON_OBJECT(&call->out, NULL, PP_STR("id", d->id), PP_STR("client", d->client),
                    PP_STR("status", statuses[d->status]), PP_UINT("attempts", d->attempts),
                    PP_TIME("finished_at", d->finished_at), PP_TIME("attempted_at", d->updated_at),
-                   PP_TIME("next_attempt_at", d->due_ms),
+                   PP_TIME("next_attempt_at", pp_shown_date(call, d->due_ms)),
                    PP_INT_IF("http_status", d->http_status > 0, d->http_status), PP_STR("error", d->error));
 }
 
@@ -126,7 +126,7 @@ static void on_deliveries_listed(struct pp_call *call)
 
     pp_page_open(call);
     for (; i < s->list.n && pp_page_has_room(call); i++) {
-        put_delivery(&call->out, &s->list.rows[i]);
+        put_delivery(call, &s->list.rows[i]);
         call->page.last_number = s->list.rows[i].seq;
     }
     pp_page_send(call, i < s->list.n || s->list.more);

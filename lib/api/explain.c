@@ -22,15 +22,16 @@ struct explain_state {
     bool served;
     bool held; /* this process holds a slot of the client */
     struct pp_claimer_view slot;
-    /* Wall times in ms: until when no request may go to the photo's host, and the current time. */
+    /* Steady wall times: until when no request may go to the photo's host, and the current time. */
     int64_t slow_until, now;
+    int64_t date; /* the current date, which the photo's record has dates of */
 };
 
 /* --- deciding the answer --- */
 
 struct answer {
     const char *would, *why;
-    int64_t when; /* wall time of the next step in ms; 0: never, or unknown */
+    int64_t when; /* steady wall time of the next step in ms; 0: never, or unknown */
 };
 
 static int64_t later(int64_t a, int64_t b)
@@ -95,7 +96,7 @@ static struct answer answer_open(const struct pp_call *call, const struct explai
  * do. */
 static struct answer answer_import(const struct pp_call *call, const struct explain_state *s)
 {
-    struct pp_plan_decision d = pp_plan_decide(PP_REFRESH_KNOWN, false, &s->photo.photo, s->now);
+    struct pp_plan_decision d = pp_plan_decide(PP_REFRESH_KNOWN, false, &s->photo.photo, s->date);
 
     if (d.what == PP_PLAN_KNOWN)
         return (struct answer){"known",
@@ -103,7 +104,7 @@ static struct answer answer_import(const struct pp_call *call, const struct expl
     if (d.what == PP_PLAN_SKIP)
         return (struct answer){
             "skip", "It failed in earlier imports: the next one is answered with the recorded error.",
-            d.retry_at_ms};
+            d.retry_at_ms - s->date + s->now};
     if (s->known.paused)
         return (struct answer){"wait", "An import that names it would wait: the client is paused.", 0};
     return (struct answer){"fetch", "An import that names it would fetch it.", start_of(call, s, 0)};
@@ -122,7 +123,7 @@ static void put_limit(struct pp_call *call, const struct explain_state *s)
                       PP_UINT("in_flight", slot->in_flight),
                       /* null if the client has no rate limit */
                       PP_UINT_IF("permits", slot->rpm > 0, slot->permits),
-                      PP_TIME("next_permit_at", permit_at(call, s)));
+                      PP_TIME("next_permit_at", pp_shown_date(call, permit_at(call, s))));
 }
 
 static void put_ladder(struct pp_buf *b, const struct explain_state *s)
@@ -135,7 +136,7 @@ static void put_ladder(struct pp_buf *b, const struct explain_state *s)
         pp_json_null(b, "ladder");
         return;
     }
-    bool skips = pp_ladder_skip(photo, s->now, &retry_at);
+    bool skips = pp_ladder_skip(photo, s->date, &retry_at);
     PP_JSON_OBJECT(b, "ladder", PP_STR("code", pp_code_name(photo->fail_code, code)),
                    PP_STR("detail", photo->fail_detail), PP_UINT("streak", photo->fail_streak),
                    PP_UINT("skips", photo->skips), PP_TIME("failed_at", photo->failed_at),
@@ -179,17 +180,17 @@ static void send_answer(struct pp_call *call)
     pp_assert(!s->code || !p->open, "a photo that can't be fetched has a task");
     pp_json_begin(b, NULL, '{');
     PP_JSON_MEMBERS(b, PP_STR("client", s->client), PP_STR("url", s->url), PP_STR("would", answer.would),
-                    PP_STR("why", answer.why), PP_TIME("when", answer.when),
+                    PP_STR("why", answer.why), PP_TIME("when", pp_shown_date(call, answer.when)),
                     PP_STR("code", s->code ? pp_code_name(s->code, code) : NULL));
     put_limit(call, s);
     PP_JSON_OBJECT_IF(b, "host", !s->code, PP_STR("host", s->parsed.host),
-                      PP_TIME("slow_until", s->slow_until));
+                      PP_TIME("slow_until", pp_shown_date(call, s->slow_until)));
     put_ladder(b, s);
     put_route(call, s);
     put_known(b, &p->photo);
     PP_JSON_OBJECT_IF(b, "task", p->open, PP_STR("state", p->claimed ? "claimed" : "waiting"),
                       pp_shown_tier(call, p->tier), PP_UINT("attempts", p->attempts),
-                      PP_UINT("losses", p->losses), PP_TIME("due_at", p->due_ms));
+                      PP_UINT("losses", p->losses), PP_TIME("due_at", pp_shown_date(call, p->due_ms)));
     pp_json_end(b, '}');
     pp_call_json(call, 200);
 }
@@ -203,6 +204,7 @@ static void on_settings_read(struct pp_call *call)
 
     s->known = s->settings.n > 0 ? s->settings.clients[0] : (struct pp_client){.id = s->client};
     s->now = pp_loop_wall(o->loop);
+    s->date = pp_loop_date(o->loop);
     s->served = o->claimer && pp_claimer_view(o->claimer, s->client, &s->slot);
     s->held = s->served && s->slot.held;
     if (!s->code)

@@ -96,7 +96,13 @@ struct pp_json_member pp_shown_rpm(const struct pp_call *call, const struct pp_c
 struct pp_json_member pp_shown_concurrency(const struct pp_call *call, const struct pp_client *client);
 /* "tier": the timeout of the tier in seconds; null for a tier that is no longer configured. */
 struct pp_json_member pp_shown_tier(const struct pp_call *call, uint32_t tier);
-/* "oldest_seconds": the time since a wall time; 0 if there is no such time. */
-struct pp_json_member pp_shown_age(const struct pp_call *call, int64_t since_ms);
+/* "oldest_seconds": `age_ms` in seconds, but never negative. */
+struct pp_json_member pp_shown_age(int64_t age_ms);
+/* Return how long ago a date or a steady wall time is, in ms; 0 if there is no such time (0). */
+int64_t pp_age_of_date(const struct pp_call *call, int64_t date_ms);
+int64_t pp_age_of_wall(const struct pp_call *call, int64_t wall_ms);
+/* Converts a steady wall time (due times, waits) to the date that callers read. 0, no time, stays.
+ */
+int64_t pp_shown_date(const struct pp_call *call, int64_t wall_ms);
 
 #endif

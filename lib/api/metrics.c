@@ -45,7 +45,7 @@ static void put_sinks(struct pp_call *call)
 {
     const struct pp_api_options *o = call->o;
 
-    pp_metrics_write_sinks(o->metrics, pp_loop_wall(o->loop), &call->out);
+    pp_metrics_write_sinks(o->metrics, pp_loop_date(o->loop), &call->out);
     pp_buf_puts(&call->out,
                 "# HELP photopool_sink_returned_total Results that a broker sent back: nobody receives "
                 "them.\n# TYPE photopool_sink_returned_total counter\n");

@@ -14,7 +14,7 @@ static void put_open(struct pp_call *call, const struct pp_queue_count *count)
     pp_json_begin(&call->out, NULL, '{');
     /* The tier is null for tasks that are suspected to have crashed workers. */
     PP_JSON_MEMBERS(&call->out, pp_shown_tier(call, count->queue), PP_UINT("photos", count->photos),
-                    pp_shown_age(call, count->oldest_ms));
+                    pp_shown_age(pp_age_of_wall(call, count->oldest_ms)));
     if (count->queue == PP_QUEUE_SUSPECT)
         pp_json_bool(&call->out, "suspect", true);
     pp_json_end(&call->out, '}');
@@ -27,7 +27,8 @@ static void send_queue(struct pp_call *call)
 
     pp_json_begin(b, NULL, '{');
     PP_JSON_OBJECT(b, "ingest", PP_UINT("entries", s->ingest.entries), PP_UINT("photos", s->ingest.photos),
-                   pp_shown_age(call, s->ingest.oldest_ms), PP_UINT("poisoned", s->ingest.poisoned));
+                   pp_shown_age(pp_age_of_date(call, s->ingest.oldest_ms)),
+                   PP_UINT("poisoned", s->ingest.poisoned));
     pp_json_begin(b, "open", '[');
     for (uint8_t i = 0; i < PP_QUEUES; i++) {
         s->store.counts[i].queue = i;
@@ -40,7 +41,7 @@ static void send_queue(struct pp_call *call)
     for (size_t i = 0; i < s->outbox.n; i++) {
         const struct pp_outbox_row *row = &s->outbox.rows[i];
         PP_JSON_OBJECT(b, NULL, PP_STR("sink", row->sink), PP_UINT("messages", row->messages),
-                       pp_shown_age(call, row->oldest_at));
+                       pp_shown_age(pp_age_of_date(call, row->oldest_at)));
     }
     pp_json_end(b, ']');
     pp_json_end(b, '}');

@@ -97,12 +97,14 @@ void pp_api_list_results(struct pp_call *call)
 
 static void on_item_read(struct pp_call *call)
 {
-    const struct pp_store_item *s = call->state;
+    struct pp_store_item *s = call->state;
     const struct pp_params *params = call->o->params;
     int64_t tier_ms[PP_TIERS_MAX] = {0};
 
     for (uint32_t i = 0; i < params->n_tiers; i++)
         tier_ms[i] = params->tiers[i].timeout_ms;
+    for (uint32_t i = 0; i < s->item.n_photos; i++)
+        s->item.photos[i].due_ms = pp_shown_date(call, s->item.photos[i].due_ms);
     if (s->item.status == PP_ITEM_OPEN)
         pp_result_write_open(&call->out, NULL, &s->item, tier_ms, params->n_tiers);
     else

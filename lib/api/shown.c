@@ -21,8 +21,22 @@ struct pp_json_member pp_shown_tier(const struct pp_call *call, uint32_t tier)
     return PP_NUM_IF("tier", known, known ? (double)params->tiers[tier].timeout_ms / 1000.0 : 0);
 }
 
-struct pp_json_member pp_shown_age(const struct pp_call *call, int64_t since_ms)
+struct pp_json_member pp_shown_age(int64_t age_ms)
 {
-    int64_t age = since_ms ? pp_loop_wall(call->o->loop) - since_ms : 0;
-    return PP_NUM("oldest_seconds", age > 0 ? (double)age / 1000.0 : 0);
+    return PP_NUM("oldest_seconds", age_ms > 0 ? (double)age_ms / 1000.0 : 0);
+}
+
+int64_t pp_age_of_date(const struct pp_call *call, int64_t date_ms)
+{
+    return date_ms ? pp_loop_date(call->o->loop) - date_ms : 0;
+}
+
+int64_t pp_age_of_wall(const struct pp_call *call, int64_t wall_ms)
+{
+    return wall_ms ? pp_loop_wall(call->o->loop) - wall_ms : 0;
+}
+
+int64_t pp_shown_date(const struct pp_call *call, int64_t wall_ms)
+{
+    return wall_ms ? pp_loop_date(call->o->loop) + wall_ms - pp_loop_wall(call->o->loop) : 0;
 }

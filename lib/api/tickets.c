@@ -58,7 +58,7 @@ static bool sign_payload(const struct pp_call *call, const void *payload, size_t
 static void send_ticket(struct pp_call *call)
 {
     const struct pp_event_keys *s = call->state;
-    int64_t expires = pp_loop_wall(call->o->loop) + TICKET_MS;
+    int64_t expires = pp_loop_date(call->o->loop) + TICKET_MS;
     char *payload =
         pp_arena_printf(&call->arena, "%lld\n%s", (long long)expires, call->key_name ? call->key_name : "");
     char *text = pp_arena_alloc(&call->arena, TEXT_MAX);
@@ -157,7 +157,7 @@ static bool key_exists(const struct pp_params *params, const char *name)
 
 size_t pp_ticket_read(struct pp_call *call, const char *ticket, const char **keys, size_t cap)
 {
-    int64_t now = pp_loop_wall(call->o->loop);
+    int64_t now = pp_loop_date(call->o->loop);
     char *at = open_ticket(call, ticket);
     size_t n_keys = 0;
 

@@ -65,7 +65,7 @@ void pp_webhook_changed(struct pp_call *call)
 
 bool pp_webhook_signs_twice(const struct pp_call *call, const struct pp_webhook *webhook)
 {
-    return webhook->old_secret && webhook->old_until_ms > pp_loop_wall(call->o->loop);
+    return webhook->old_secret && webhook->old_until_ms > pp_loop_date(call->o->loop);
 }
 
 /* --- writing a webhook as JSON --- */
@@ -229,7 +229,7 @@ static void on_old_read(struct pp_call *call)
     struct put_state *s = call->state;
     const struct pp_webhook *old = s->find.get.n > 0 ? s->find.get.webhooks : NULL;
     struct pp_webhook *w = &s->put.webhook;
-    int64_t now = pp_loop_wall(call->o->loop);
+    int64_t now = pp_loop_date(call->o->loop);
 
     w->created_at = w->updated_at = now;
     s->is_new = !old;

@@ -1,13 +1,14 @@
 /* workers.c: the endpoints that list the workers, and drain one or all of them. */
 #include "api/handler.h"
 
-static void put_worker(struct pp_buf *b, const struct pp_worker_info *w)
+static void put_worker(struct pp_call *call, const struct pp_worker_info *w)
 {
-    PP_JSON_OBJECT(b, NULL, PP_STR("id", w->id), PP_STR("host", w->host), PP_INT("pid", w->pid),
+    PP_JSON_OBJECT(&call->out, NULL, PP_STR("id", w->id), PP_STR("host", w->host), PP_INT("pid", w->pid),
                    PP_STR("tiers", w->tiers), PP_UINT("capacity", w->capacity),
                    PP_UINT("in_flight", w->in_flight), PP_UINT("clients", w->clients),
-                   PP_BOOL("draining", w->draining), PP_TIME("started_at", w->started_at),
-                   PP_TIME("seen_at", w->seen_at));
+                   PP_BOOL("draining", w->draining),
+                   PP_TIME("started_at", pp_shown_date(call, w->started_at)),
+                   PP_TIME("seen_at", pp_shown_date(call, w->seen_at)));
 }
 
 void pp_api_list_workers(struct pp_call *call)
@@ -20,7 +21,7 @@ void pp_api_list_workers(struct pp_call *call)
     pp_page_open(call);
     for (size_t i = 0; c->ops->worker(c, i, &worker, pp_loop_wall(call->o->loop)); i++)
         if (pp_page_has(call))
-            put_worker(&call->out, &worker);
+            put_worker(call, &worker);
     pp_page_send(call, pp_page_more(call));
 }
 

@@ -47,3 +47,11 @@ struct pp_retry_decision pp_retry_decide(uint16_t code, uint32_t attempts_done, 
     d.delay_ms = certain + jitter(most, rnd);
     return d;
 }
+
+int64_t pp_retry_longest_ms(const struct pp_retry_params *p)
+{
+    int64_t longest = 0;
+    for (size_t i = 0; i < p->n_delays; i++)
+        longest = p->delays_ms[i] > longest ? p->delays_ms[i] : longest;
+    return PP_RETRY_AFTER_MAX_MS + longest;
+}

@@ -36,4 +36,7 @@ struct pp_retry_decision pp_retry_decide(uint16_t code, uint32_t attempts_done, 
                                          int64_t retry_after_ms, const struct pp_retry_params *p,
                                          uint64_t rnd);
 
+/* Returns the longest delay that pp_retry_decide() can return. */
+int64_t pp_retry_longest_ms(const struct pp_retry_params *p);
+
 #endif

@@ -9,8 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The longest wait that a host can ask for. */
-#define PP_RETRY_AFTER_MAX_MS 3600000
+#include "photopool/shared_constants.h"
 
 /* Returns the wait in ms, 0..PP_RETRY_AFTER_MAX_MS, that a Retry-After value of n bytes asks for at
  * now_ms (wall). The value is a number of seconds or any form of date; past dates and negative

@@ -172,7 +172,7 @@ void pp_publish_ops(struct pp_publisher *pub, const char *type, const char *data
     memcpy(e->data, data, data_n);
     e->data[data_n] = '\0';
     e->event = (struct pp_event){
-        .at_ms = pp_loop_wall(pub->o.loop), .key = "ops", .type = type, .data = e->data, .data_n = data_n};
+        .at_ms = pp_loop_date(pub->o.loop), .key = "ops", .type = type, .data = e->data, .data_n = data_n};
     e->publication =
         (struct pp_publication){.req = {.done = on_ops_published, .data = e}, .events = &e->event, .n = 1};
     pub->ops++;

@@ -8,14 +8,16 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "pipeline/pipeline_internal.h"
 #include "runtime/ask.h"
 
-#define TICK_MS    250
-#define RETRY_MS   1000
-#define REAP_TASKS 1000
-#define CLEAN_ROWS 1000
-#define ARENA_MAX  (16u << 20)
+#define TICK_MS     250
+#define RETRY_MS    1000
+#define REAP_TASKS  1000
+#define CLEAN_ROWS  1000
+#define ARENA_MAX   (16u << 20)
+#define STEP_LOG_MS 10000
 /* Some time has passed since the age of the oldest undelivered message was measured. So it is
  * possible that the results of items that finished up to this many ms earlier are undelivered. */
 #define UNDELIVERED_MARGIN_MS 60000
@@ -45,9 +47,8 @@ struct job {
 struct pp_cron {
     struct pp_pipeline *p;
     struct pp_timer *timer;
-    /* The loop time and the wall time at which the last successful renewal of the task leases was
-     * sent. */
-    int64_t renewed_ms, renewed_wall_ms;
+    int64_t renewed_ms;  /* loop time at which the last successful renewal of the task leases was sent */
+    int64_t step_log_ms; /* a step of the wall clock is not logged before this loop time */
     /* True: this process is alone, and has returned the claims of earlier processes to the
      * store. */
     bool started_clean;
@@ -65,7 +66,6 @@ static void on_renewed(void *data, enum pp_err err)
     if (err != PP_OK)
         return;
     job->cron->renewed_ms = job->ask.asked_ms;
-    job->cron->renewed_wall_ms = job->r.renew.now_ms;
 }
 
 static void renew(struct job *job)
@@ -77,7 +77,6 @@ static void renew(struct job *job)
     /* The process has no claim to renew. A task that it claims later starts with a full lease. */
     if (pp_claimer_in_flight(p->claimer) == 0) {
         job->cron->renewed_ms = pp_loop_now(p->loop);
-        job->cron->renewed_wall_ms = pp_loop_wall(p->loop);
         return;
     }
     job->r.renew = (struct pp_store_renew){.req = pp_ask_request(&job->ask, on_renewed),
@@ -114,17 +113,16 @@ static void on_reaped(void *data, enum pp_err err)
 }
 
 /* Returns true if the process must renew its own leases before it returns lapsed claims, because
- * the store did not answer in time, the machine slept, or its clock was set. Otherwise the reaping
+ * the store did not answer in time, or the machine slept. Otherwise the reaping
  * job would also return the tasks that this process is fetching. */
 static bool renew_first(struct pp_cron *cron)
 {
     struct pp_pipeline *p = cron->p;
-    int64_t now = pp_loop_now(p->loop), offset = pp_loop_wall(p->loop) - now;
-    int64_t moved = offset - (cron->renewed_wall_ms - cron->renewed_ms);
+    int64_t now = pp_loop_now(p->loop);
 
     if (!p->claimer || pp_claimer_in_flight(p->claimer) == 0)
         return false;
-    if (now - cron->renewed_ms < p->params->lease_ms * 2 / 3 && moved < 1000 && moved > -1000)
+    if (now - cron->renewed_ms < p->params->lease_ms * 2 / 3)
         return false;
     pp_assert(cron->renewal, "no job renews leases");
     if (now - cron->renewal->ask.asked_ms >= RETRY_MS)
@@ -144,6 +142,7 @@ static void reap(struct job *job)
     job->r.reap = (struct pp_store_reap){.req = pp_ask_request(&job->ask, on_reaped),
                                          .alive = others_are_dead ? p->params->worker : NULL,
                                          .now_ms = pp_loop_wall(p->loop),
+                                         .date_ms = pp_loop_date(p->loop),
                                          .limit = REAP_TASKS};
     pp_ask_submitted(&job->ask, p->store->ops->reap(p->store, &job->r.reap));
 }
@@ -208,6 +207,33 @@ static void heartbeat(struct job *job)
     p->coordinator->ops->heartbeat(p->coordinator, &info);
 }
 
+/* --- the clock --- */
+
+/* Notices steps of the wall clock. Nothing that runs uses it (core/wall.h), so a line in the log is
+ * all that a step causes; a clock that steps again and again gets a line every STEP_LOG_MS. */
+static void watch_clock(struct job *job)
+{
+    struct pp_pipeline *p = job->p;
+    int64_t boot, date;
+
+    pp_clock_read(&boot, &date);
+    int64_t step = pp_wall_sample(&p->wall, boot, date);
+    if (step == 0)
+        return;
+    p->metrics.clock_steps++;
+    if (boot < job->cron->step_log_ms)
+        return;
+    job->cron->step_log_ms = boot + STEP_LOG_MS;
+    pp_log(p->log, PP_LOG_WARN, "the wall clock was set", "ms", PP_LOG_INT(step), "steps",
+           PP_LOG_INT(p->metrics.clock_steps), NULL);
+}
+
+/* Returns the time from which ages count that decide on deletion. */
+static int64_t retention_now(const struct pp_pipeline *p)
+{
+    return pp_wall_retention_ms(&p->wall, pp_loop_now(p->loop));
+}
+
 /* --- measuring, for metrics and retention --- */
 
 static void measure_lag(struct job *job)
@@ -239,12 +265,12 @@ static void on_ingest_counted(void *data, enum pp_err err)
 {
     struct job *job = data;
     struct pp_metrics *m = &job->p->metrics;
-    int64_t wall = pp_loop_wall(job->p->loop), oldest = job->r.ingest_stats.oldest_ms;
+    int64_t date = pp_loop_date(job->p->loop), oldest = job->r.ingest_stats.oldest_ms;
 
     if (err != PP_OK)
         return;
     m->ingest_length = job->r.ingest_stats.photos;
-    m->ingest_age_ms = oldest > 0 && wall > oldest ? (uint64_t)(wall - oldest) : 0;
+    m->ingest_age_ms = oldest > 0 && date > oldest ? (uint64_t)(date - oldest) : 0;
 }
 
 static void count_ingest(struct job *job)
@@ -307,7 +333,7 @@ static struct pp_req clean_request(struct job *job, const uint64_t *cleaned)
  * yet are kept longer, but at most twice as long, because the consumer may never return. */
 static int64_t clean_before(const struct pp_pipeline *p)
 {
-    int64_t before = pp_loop_wall(p->loop) - p->params->results_ms;
+    int64_t before = retention_now(p) - p->params->results_ms;
     int64_t at_last = before - p->params->results_ms;
 
     for (size_t i = 0; i < p->metrics.n_sinks; i++) {
@@ -339,7 +365,7 @@ static void clean_keys(struct job *job)
     struct pp_ingest_clean *r = &job->r.ingest_clean;
 
     *r = (struct pp_ingest_clean){.req = clean_request(job, &all),
-                                  .before_ms = pp_loop_wall(p->loop) - p->params->idempotency_ms};
+                                  .before_ms = retention_now(p) - p->params->idempotency_ms};
     pp_ask_submitted(&job->ask, p->ingest->ops->clean(p->ingest, r));
 }
 
@@ -351,7 +377,7 @@ static void clean_events(struct job *job)
     if (!p->events)
         return;
     *r = (struct pp_log_clean){.req = clean_request(job, &r->n),
-                               .before_ms = pp_loop_wall(p->loop) - p->params->events_ms,
+                               .before_ms = retention_now(p) - p->params->events_ms,
                                .max_bytes = p->params->events_bytes,
                                .limit = CLEAN_ROWS};
     pp_ask_submitted(&job->ask, p->events->ops->clean(p->events, r));
@@ -365,7 +391,7 @@ static void clean_deliveries(struct job *job)
     if (!p->deliveries)
         return;
     *r = (struct pp_delivery_clean){.req = clean_request(job, &r->n),
-                                    .finished_before_ms = pp_loop_wall(p->loop) - p->params->results_ms,
+                                    .finished_before_ms = retention_now(p) - p->params->results_ms,
                                     .limit = CLEAN_ROWS};
     pp_ask_submitted(&job->ask, p->deliveries->ops->clean(p->deliveries, r));
 }
@@ -410,6 +436,7 @@ static const struct {
     {tend_slots, PP_ROLE_WORKER, EVERY_PROCESS, 0, lease_eighth, NULL},
     {decide_routes, PP_ROLE_CRON | PP_ROLE_WORKER, EVERY_PROCESS, 0, router_interval, NULL},
     {heartbeat, PP_ROLE_WORKER, EVERY_PROCESS, SECOND, NULL, NULL},
+    {watch_clock, ANY_ROLE, EVERY_PROCESS, SECOND / 2, NULL, NULL},
     {measure_lag, ANY_ROLE, EVERY_PROCESS, 10 * SECOND, NULL, NULL},
     {count_tasks, PP_ROLE_CRON, LEADER, 10 * SECOND, NULL, "open tasks not counted"},
     {count_ingest, PP_ROLE_CRON | PP_ROLE_API, EVERY_PROCESS, 10 * SECOND, NULL, "ingest queue not counted"},

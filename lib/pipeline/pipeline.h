@@ -16,6 +16,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "core/wall.h"
 #include "photopool/port/blob_store.h"
 #include "photopool/port/coordinator.h"
 #include "photopool/port/delivery_store.h"
@@ -64,6 +65,9 @@ struct pp_pipeline {
      * photos on it. */
     struct pp_lane *keep_lane;
     struct pp_fetch_factory factory;
+    /* Compares the machine's clocks. The wiring resumes it from an earlier process, or initialises
+     * it; the cron takes the samples. */
+    struct pp_wall wall;
 
     /* pp_pipeline_open() sets these members: */
     struct pp_metrics metrics;

@@ -10,10 +10,10 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <uv.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 
 enum {
     LAG_PERIOD_MS = 100,
@@ -27,24 +27,17 @@ struct pp_loop {
     uv_timer_t lag;
     uv_timer_t guard; /* ends pp_loop_close() if a handle is never closed */
     uint64_t read_at;
-    int64_t now, wall;
+    int64_t now, date;
     int64_t lag_due, lag_worst;
     bool stopped;
     bool close_expired;
 };
 
-static int64_t clock_ms(clockid_t id)
-{
-    struct timespec ts;
-    pp_assert(clock_gettime(id, &ts) == 0, "a clock that Linux always has can not be read");
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
 static void read_clocks(struct pp_loop *loop)
 {
     loop->read_at = uv_now(&loop->uv);
-    loop->now = clock_ms(CLOCK_BOOTTIME);
-    loop->wall = clock_ms(CLOCK_REALTIME);
+    loop->now = pp_clock_boot_ms();
+    loop->date = pp_clock_date_ms();
 }
 
 static void refresh(const struct pp_loop *loop)
@@ -62,7 +55,13 @@ int64_t pp_loop_now(const struct pp_loop *loop)
 int64_t pp_loop_wall(const struct pp_loop *loop)
 {
     refresh(loop);
-    return loop->wall;
+    return loop->now + pp_clock_anchor_ms();
+}
+
+int64_t pp_loop_date(const struct pp_loop *loop)
+{
+    refresh(loop);
+    return loop->date;
 }
 
 void pp_loop_update(struct pp_loop *loop)

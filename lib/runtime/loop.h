@@ -1,8 +1,8 @@
 /* loop.h: an event loop with its clock.
  *
- * A loop belongs to one thread. It reads the clocks once per turn: within a callback pp_loop_now()
- * and pp_loop_wall() do not change, and callers pass these values to core. Code that runs on a loop
- * must not block; lane.h has threads for calls that block.
+ * A loop belongs to one thread. It reads the clocks once per turn: within a callback pp_loop_now(),
+ * pp_loop_wall() and pp_loop_date() do not change, and callers pass these values to core. Code that
+ * runs on a loop must not block; lane.h has threads for calls that block.
  *
  * Closing has two phases: pp_loop_stop() makes pp_loop_run() return; pp_loop_close() frees the
  * loop, after every timer, mailbox and adapter on it has been closed. */
@@ -32,8 +32,12 @@ void pp_loop_close(struct pp_loop *loop);
 /* Returns the time in ms of CLOCK_BOOTTIME, which never goes back and is the same for all processes
  * since the boot. The value does not change within a turn. */
 int64_t pp_loop_now(const struct pp_loop *loop);
-/* Returns the wall time in ms since 1970. The value does not change within a turn. */
+/* Returns the steady wall time in ms since 1970 (base/clock.h): it never steps, and is for due
+ * times and waits. Two times of it have the same distance as two times of pp_loop_now(). */
 int64_t pp_loop_wall(const struct pp_loop *loop);
+/* Returns the time in ms since 1970 by the machine's wall clock, for people and other programs to
+ * read. It steps when somebody sets the clock, so nothing may wait for it. */
+int64_t pp_loop_date(const struct pp_loop *loop);
 /* Reads the clocks again; for callers that have worked for long within a turn. */
 void pp_loop_update(struct pp_loop *loop);
 /* Returns the uv loop, for adapters whose library needs it. */

@@ -89,7 +89,7 @@ static void plan(struct bench *b, uint64_t first)
     struct pp_arena a;
     pp_arena_init(&a, 0);
     uint64_t chunk = first / b->per_item / CHUNK_ITEMS;
-    struct pp_store_plan r = {.req = {.arena = &a}, .n = CHUNK_ITEMS, .last = true, .now_ms = 1000000};
+    struct pp_store_plan r = {.req = {.arena = &a}, .n = CHUNK_ITEMS, .last = true, .date_ms = 1000000};
     r.client = pp_arena_printf(&a, "client-%" PRIu64, chunk % CLIENTS);
     r.batch_id = pp_arena_printf(&a, "b_%08" PRIu64, chunk);
     r.batch_created_at = 1000000;
@@ -140,8 +140,11 @@ static uint64_t claim_and_settle(struct bench *b, uint64_t round, struct lap *cl
     struct lap t = now();
     RUN(b, claim, &c);
     add(claim, t);
-    struct pp_store_settle s = {
-        .req = {.arena = &a}, .worker = c.worker, .n = c.n, .now_ms = 1000001 + (int64_t)round};
+    struct pp_store_settle s = {.req = {.arena = &a},
+                                .worker = c.worker,
+                                .n = c.n,
+                                .now_ms = 1000001 + (int64_t)round,
+                                .date_ms = 1000001 + (int64_t)round};
     s.settlements = pp_arena_array(&a, c.n, sizeof *s.settlements);
     for (size_t i = 0; i < c.n; i++) {
         struct pp_settlement *x = &s.settlements[i];

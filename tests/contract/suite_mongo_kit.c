@@ -53,7 +53,7 @@ enum pp_err mk_reap(struct store_kit *k)
 {
     struct pp_store_reap r;
     do {
-        r = (struct pp_store_reap){.now_ms = k->now, .limit = 1000};
+        r = (struct pp_store_reap){.now_ms = k->now, .date_ms = k->now, .limit = 1000};
         KIT_RUN(k, reap, &r);
     } while (r.req.err == PP_OK && r.lapsed + r.quarantined == r.limit);
     return r.req.err;
@@ -177,7 +177,8 @@ enum pp_err mk_settle_four(struct trial *t)
                                  sk_settlement(mk_task(t, "q"), PP_OUTCOME_FAILED),
                                  {.task = mk_task(t, "r"), .kind = PP_SETTLE_RETRY, .due_ms = t->k->now},
                                  {.task = mk_task(t, "s"), .kind = PP_SETTLE_RELEASE, .due_ms = t->k->now}};
-    struct pp_store_settle r = {.worker = KIT_WORKER, .settlements = s, .n = 4, .now_ms = t->k->now};
+    struct pp_store_settle r = {
+        .worker = KIT_WORKER, .settlements = s, .n = 4, .now_ms = t->k->now, .date_ms = t->k->now};
     s[1].ladder = true;
     KIT_RUN(t->k, settle, &r);
     return r.req.err;
@@ -203,7 +204,8 @@ enum pp_err mk_settle_all(struct trial *t)
     struct pp_settlement s[4];
     for (size_t i = 0; i < t->n; i++)
         s[i] = sk_settlement(&t->tasks[i], PP_OUTCOME_STORED);
-    struct pp_store_settle r = {.worker = KIT_WORKER, .settlements = s, .n = t->n, .now_ms = t->k->now};
+    struct pp_store_settle r = {
+        .worker = KIT_WORKER, .settlements = s, .n = t->n, .now_ms = t->k->now, .date_ms = t->k->now};
     KIT_RUN(t->k, settle, &r);
     return r.req.err;
 }

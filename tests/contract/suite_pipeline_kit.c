@@ -8,6 +8,7 @@
 #include "adapter/local/local_coordinator.h"
 #include "adapter/mongo/mongo_store.h"
 #include "adapter/sqlite/sqlite_store.h"
+#include "base/clock.h"
 #include "core/entry.h"
 #include "mongo_server.h"
 #include "pipeline/fetch/keep.h"
@@ -111,6 +112,9 @@ void world_open(struct world *w)
     w->p.loop = w->loop;
     w->p.params = &w->params;
     w->p.factory.open = open_fetch;
+    int64_t boot, date;
+    pp_clock_read(&boot, &date);
+    pp_wall_init(&w->p.wall, pp_clock_anchor_ms(), boot, date);
     assert_int_equal(pp_pipeline_open(&w->p), PP_OK);
 }
 
@@ -256,12 +260,12 @@ static void append(struct world *w, const char *client, const char *id, unsigned
                                  .entry = {.batch_id = id,
                                            .client = client,
                                            .refresh = refresh,
-                                           .created_at = pp_loop_wall(w->loop),
+                                           .created_at = pp_loop_date(w->loop),
                                            .n_items = items,
                                            .n_photos = (uint64_t)items * photos,
                                            .payload = b->p,
                                            .payload_n = b->n},
-                                 .now_ms = pp_loop_wall(w->loop)};
+                                 .now_ms = pp_loop_date(w->loop)};
     assert_int_equal(w->ingest->ops->append(w->ingest, &r), PP_OK);
     pp_test_until(w->loop, is_true, &w->done, 5000);
     assert_int_equal(r.req.err, PP_OK);

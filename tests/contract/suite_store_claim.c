@@ -398,7 +398,7 @@ static void reaping_has_a_limit(void **state)
     sk_plan(k, "c", "b_1", "a: p q r s t");
     sk_claim(k, "c", 0, 5);
     k->now += KIT_LEASE_MS;
-    struct pp_store_reap r = {.now_ms = k->now, .limit = 2};
+    struct pp_store_reap r = {.now_ms = k->now, .date_ms = k->now, .limit = 2};
     uint64_t left = 5;
     do {
         KIT_OK(k, reap, &r);
@@ -546,7 +546,8 @@ static void settling_nonsense_is_refused(void **state)
     static const enum pp_outcome_kind kinds[] = {PP_OUTCOME_OPEN, PP_OUTCOME_SKIPPED, PP_OUTCOME_CANCELLED};
     for (size_t i = 0; i < 3; i++) {
         struct pp_settlement s = {.task = t, .outcome = {.kind = kinds[i]}};
-        struct pp_store_settle r = {.worker = KIT_WORKER, .settlements = &s, .n = 1, .now_ms = k->now};
+        struct pp_store_settle r = {
+            .worker = KIT_WORKER, .settlements = &s, .n = 1, .now_ms = k->now, .date_ms = k->now};
         KIT_RUN(k, settle, &r);
         assert_int_equal(r.req.err, PP_EINVAL);
     }

@@ -165,8 +165,11 @@ struct pp_store_plan *sk_plan_of(struct store_kit *k, const char *client, const 
     struct pp_store_plan *r = pp_arena_alloc(&k->arena, sizeof *r);
     char *copy = pp_arena_strdup(&k->arena, text), *save = NULL;
     assert_true(r && copy);
-    *r = (struct pp_store_plan){
-        .client = client, .batch_id = batch, .batch_created_at = k->now - 50, .last = true, .now_ms = k->now};
+    *r = (struct pp_store_plan){.client = client,
+                                .batch_id = batch,
+                                .batch_created_at = k->now - 50,
+                                .last = true,
+                                .date_ms = k->now};
     r->items = pp_arena_array(&k->arena, strlen(text) + 1, sizeof *r->items);
     for (char *w = strtok_r(copy, ";", &save); w; w = strtok_r(NULL, ";", &save)) {
         struct pp_plan_item *item = &r->items[r->n];
@@ -253,7 +256,8 @@ struct pp_settlement sk_settlement(const struct pp_task *t, enum pp_outcome_kind
 struct pp_store_settle *sk_settle(struct store_kit *k, const char *worker, struct pp_settlement *s, size_t n)
 {
     struct pp_store_settle *r = pp_arena_alloc(&k->arena, sizeof *r);
-    *r = (struct pp_store_settle){.worker = worker, .settlements = s, .n = n, .now_ms = k->now};
+    *r = (struct pp_store_settle){
+        .worker = worker, .settlements = s, .n = n, .now_ms = k->now, .date_ms = k->now};
     KIT_OK(k, settle, r);
     return r;
 }
@@ -287,7 +291,7 @@ bool sk_back(struct store_kit *k, const char *worker, const struct pp_task *t, e
 struct pp_store_reap *sk_reap(struct store_kit *k, const char *alive)
 {
     struct pp_store_reap *r = pp_arena_alloc(&k->arena, sizeof *r);
-    *r = (struct pp_store_reap){.alive = alive, .now_ms = k->now, .limit = 1000};
+    *r = (struct pp_store_reap){.alive = alive, .now_ms = k->now, .date_ms = k->now, .limit = 1000};
     KIT_OK(k, reap, r);
     return r;
 }
@@ -344,7 +348,7 @@ struct pp_store_photo *sk_photo(struct store_kit *k, const char *client, const c
 struct pp_store_cancel *sk_cancel(struct store_kit *k, const char *client, const char *batch)
 {
     struct pp_store_cancel *r = pp_arena_alloc(&k->arena, sizeof *r);
-    *r = (struct pp_store_cancel){.batch_id = batch, .client = client, .now_ms = k->now};
+    *r = (struct pp_store_cancel){.batch_id = batch, .client = client, .date_ms = k->now};
     KIT_RUN(k, cancel, r);
     return r;
 }

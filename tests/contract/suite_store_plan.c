@@ -124,7 +124,7 @@ static void chunks_make_one_batch(void **state)
     /* The item of the second chunk counts as open, although that chunk is not planned yet. */
     assert_int_equal(b.items[PP_ITEM_OPEN], 1);
     k->now += 7;
-    two->now_ms = k->now;
+    two->date_ms = k->now;
     KIT_OK(k, plan, two);
     b = sk_batch(k, "b_1");
     assert_int_equal(b.state, PP_BATCH_FINISHED);
@@ -363,7 +363,7 @@ static void cancelled_before_it_is_planned(void **state)
                                 .created_at = 77,
                                 .items = 3,
                                 .photos = 3,
-                                .now_ms = k->now};
+                                .date_ms = k->now};
     r.client = "other";
     KIT_RUN(k, cancel, &r);
     assert_int_equal(r.req.err, PP_ENOTFOUND);
@@ -412,7 +412,7 @@ static void cancelling_a_large_batch(void **state)
 {
     struct store_kit *k = *state;
     enum { ITEMS = 1500, PHOTOS = 3 };
-    struct pp_store_plan r = {.client = "c", .batch_id = "b_1", .last = true, .now_ms = k->now, .n = ITEMS};
+    struct pp_store_plan r = {.client = "c", .batch_id = "b_1", .last = true, .date_ms = k->now, .n = ITEMS};
     r.batch_items = ITEMS;
     r.batch_photos = ITEMS * PHOTOS;
     r.items = pp_arena_array(&k->arena, ITEMS, sizeof *r.items);

@@ -589,7 +589,8 @@ static void failed_settlements_are_undone(void **state)
             .worker = KIT_WORKER,
             .settlements = &s[i],
             .n = 1,
-            .now_ms = k->now};
+            .now_ms = k->now,
+            .date_ms = k->now};
         assert_int_equal(k->store->ops->settle(k->store, &r[i]), PP_OK);
     }
     pp_test_until(k->loop, all_landed, &f, 20000);

@@ -115,7 +115,7 @@ static void half_done(struct trial *t)
 
 static enum pp_err cancel_it(struct trial *t)
 {
-    struct pp_store_cancel r = {.batch_id = t->batch, .now_ms = t->k->now};
+    struct pp_store_cancel r = {.batch_id = t->batch, .date_ms = t->k->now};
     KIT_RUN(t->k, cancel, &r);
     return r.req.err;
 }

@@ -192,7 +192,8 @@ static void submit_settle(struct cycle *c)
                                          .worker = KIT_WORKER,
                                          .settlements = c->settlements,
                                          .n = c->t->n,
-                                         .now_ms = c->crowd->k->now};
+                                         .now_ms = c->crowd->k->now,
+                                         .date_ms = c->crowd->k->now};
     assert_int_equal(s->ops->settle(s, &c->settle), PP_OK);
 }
 

@@ -283,8 +283,11 @@ static void step_settle(struct world *w)
     op->settlement.ladder = below(w, 2);
     op->settlement.tier = (uint8_t)below(w, 2);
     op->settlement.due_ms = w->k->now;
-    op->r.settle = (struct pp_store_settle){
-        .worker = workers[op->store], .settlements = &op->settlement, .n = 1, .now_ms = w->k->now};
+    op->r.settle = (struct pp_store_settle){.worker = workers[op->store],
+                                            .settlements = &op->settlement,
+                                            .n = 1,
+                                            .now_ms = w->k->now,
+                                            .date_ms = w->k->now};
     SUBMIT(op, settle, &op->r.settle, settled);
 }
 
@@ -308,7 +311,7 @@ static void step_cancel(struct world *w)
     struct op *op = new_op(w);
     int recent = w->n_batches > 4 ? w->n_batches - 4 : 0;
     op->r.cancel = (struct pp_store_cancel){
-        .batch_id = w->batches[recent + below(w, w->n_batches - recent)].id, .now_ms = w->k->now};
+        .batch_id = w->batches[recent + below(w, w->n_batches - recent)].id, .date_ms = w->k->now};
     SUBMIT(op, cancel, &op->r.cancel, cancelled);
 }
 
@@ -323,7 +326,7 @@ static void step_time(struct world *w)
 {
     w->k->now += below(w, 4000);
     struct op *op = new_op(w);
-    op->r.reap = (struct pp_store_reap){.now_ms = w->k->now, .limit = 1000};
+    op->r.reap = (struct pp_store_reap){.now_ms = w->k->now, .date_ms = w->k->now, .limit = 1000};
     SUBMIT(op, reap, &op->r.reap, reaped);
 }
 

@@ -299,7 +299,7 @@ static void joined_before_it_is_deleted(void **state)
     mongo_server_do(
         "fail", "{\"mode\": {\"skip\": 4}, \"data\": {\"appName\": \"slow\", \"failCommands\": [\"update\"],"
                 " \"blockConnection\": true, \"blockTimeMS\": 3000}}");
-    struct pp_store_cancel r = {.batch_id = "b_1", .now_ms = k->now};
+    struct pp_store_cancel r = {.batch_id = "b_1", .date_ms = k->now};
     r.req = (struct pp_req){.done = landed, .data = &f, .arena = sk_arena(k)};
     assert_int_equal(slow->ops->cancel(slow, &r), PP_OK);
     while (!f.landed && sk_item(k, "c", "a").status == PP_ITEM_OPEN) {
@@ -436,7 +436,7 @@ static void cancelled_too_late_for_its_numbers(void **state)
     struct held_up h = open_held_up(k);
     sk_plan(k, "c", "b_1", "a: p; b: q");
     mongo_proxy_fault(h.proxy, "findAndModify", "meta", MONGO_HOLD_REPLY, 0, 1);
-    struct pp_store_cancel r = {.batch_id = "b_1", .now_ms = k->now};
+    struct pp_store_cancel r = {.batch_id = "b_1", .date_ms = k->now};
     r.req = (struct pp_req){.done = landed, .data = &f, .arena = sk_arena(k)};
     assert_int_equal(h.store->ops->cancel(h.store, &r), PP_OK);
     pp_test_until(k->loop, numbers_are_old, k, 60000);

@@ -177,7 +177,8 @@ static void claimers_do_not_meet(void **state)
                                                    .worker = c[i].worker,
                                                    .settlements = s,
                                                    .n = n,
-                                                   .now_ms = k->now};
+                                                   .now_ms = k->now,
+                                                   .date_ms = k->now};
             f.left++;
             assert_int_equal(c[i].store->ops->settle(c[i].store, &c[i].settle), PP_OK);
         }
@@ -460,7 +461,7 @@ static void a_repeated_plan_is_not_passed(void **state)
     assert_int_equal(r.n, 3);
     r.after_seq = r.end;
     k->now += 5;
-    plan->now_ms = k->now;
+    plan->date_ms = k->now;
     KIT_OK(k, plan, plan);
     KIT_OK(k, outbox, &r);
     /* The chunk was complete, so the outbox shows no item a second time. */

@@ -3,7 +3,7 @@
  *
  * Invariant: a clock shows the real time plus `ahead`. While the clocks are held, CLOCK_BOOTTIME
  * shows `held`, and the difference between CLOCK_REALTIME and CLOCK_BOOTTIME stays as it was when
- * the clocks were last held. All times are in ns. */
+ * the clocks were last held. CLOCK_REALTIME shows `stepped` more. All times are in ns. */
 #include "test_clock.h"
 
 #include <stdatomic.h>
@@ -16,7 +16,7 @@
 
 #define NS_PER_MS INT64_C(1000000)
 
-static _Atomic int64_t ahead, held /* 0 means that the clocks are not held */, wall_at_0;
+static _Atomic int64_t ahead, held /* 0 means that the clocks are not held */, wall_at_0, stepped;
 
 static int64_t real_ns(clockid_t id)
 {
@@ -36,7 +36,8 @@ int clock_gettime(clockid_t id, struct timespec *ts)
     case CLOCK_BOOTTIME: now = now ? now : real_ns(id) + atomic_load(&ahead); break;
     case CLOCK_REALTIME:
     case CLOCK_REALTIME_COARSE:
-        now = now ? now + atomic_load(&wall_at_0) : real_ns(id) + atomic_load(&ahead);
+        now =
+            (now ? now + atomic_load(&wall_at_0) : real_ns(id) + atomic_load(&ahead)) + atomic_load(&stepped);
         break;
     default: return (int)syscall(SYS_clock_gettime, id, ts);
     }
@@ -83,6 +84,12 @@ void pp_test_clock_pass(struct pp_loop *loop, int64_t ms)
     atomic_fetch_add(&ahead, ms * NS_PER_MS);
     if (atomic_load(&held) != 0)
         atomic_fetch_add(&held, ms * NS_PER_MS);
+    tell(loop);
+}
+
+void pp_test_clock_step(struct pp_loop *loop, int64_t ms)
+{
+    atomic_fetch_add(&stepped, ms * NS_PER_MS);
     tell(loop);
 }
 

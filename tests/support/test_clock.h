@@ -10,8 +10,8 @@
  * pp_timers. (CLOCK_MONOTONIC, which the libraries read, can't stand still: waiting for events
  * would never end.)
  *
- * No clock ever goes back. The clocks belong to the process, and any thread may use them; other
- * processes have the real clocks. */
+ * No clock ever goes back, except CLOCK_REALTIME by pp_test_clock_step(). The clocks belong to the
+ * process, and any thread may use them; other processes have the real clocks. */
 #ifndef PP_TEST_CLOCK_H
 #define PP_TEST_CLOCK_H
 
@@ -23,6 +23,9 @@ struct pp_loop;
  * which may be NULL, sees the new time immediately, all other loops in their next turn. */
 void pp_test_clock_hold(struct pp_loop *loop);
 void pp_test_clock_pass(struct pp_loop *loop, int64_t ms);
+/* Sets CLOCK_REALTIME forward by `ms`, or back if negative, as an operator or NTP does. The other
+ * clocks do not change. A test undoes its steps before it ends. */
+void pp_test_clock_step(struct pp_loop *loop, int64_t ms);
 /* Lets the clocks run again from the time that they show. Does nothing if they are not held. */
 void pp_test_clock_release(struct pp_loop *loop);
 

@@ -658,9 +658,9 @@ static void photos_of_others(void **state)
 static void queue(void **state)
 {
     struct api_run *t = *state;
-    int64_t now = pp_loop_wall(t->loop);
+    int64_t now = pp_loop_wall(t->loop), date = pp_loop_date(t->loop);
 
-    t->ingest.stats = (struct pp_ingest_stats){.entries = 2, .photos = 30, .oldest_ms = now - 4000};
+    t->ingest.stats = (struct pp_ingest_stats){.entries = 2, .photos = 30, .oldest_ms = date - 4000};
     t->store.queue.counts[1] = (struct pp_queue_count){.photos = 7, .oldest_ms = now - 60000};
     t->store.queue.counts[PP_QUEUE_SUSPECT] = (struct pp_queue_count){.photos = 1};
     t->store.queue.claimed = 5;

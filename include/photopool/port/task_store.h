@@ -72,7 +72,7 @@ struct pp_store_plan {
     size_t n;
     /* true: the call has the batch's last items, so the batch finishes when its last item does */
     bool last;
-    int64_t now_ms;
+    int64_t date_ms; /* the time of creation, and of what finishes at once */
     /* The store sets the following fields. */
     /* the queues that got new tasks, each with its earliest due time */
     struct pp_backlog_row *backlog;
@@ -99,6 +99,9 @@ struct pp_store_claim {
     const struct pp_claim_want *wants;
     size_t n_wants;
     int64_t now_ms;
+    /* No delay is so long that a task can be due later than this. If one is, its due time comes
+     * from a clock that was wrong, and it is due now. 0: the caller sets no bound. */
+    int64_t latest_ms;
     /* The store sets the following fields. */
     struct pp_task *tasks;
     size_t n;
@@ -126,7 +129,7 @@ struct pp_store_settle {
     const char *worker;
     struct pp_settlement *settlements;
     size_t n;
-    int64_t now_ms;
+    int64_t now_ms, date_ms; /* date_ms: the time of what finishes or fails by the outcomes */
     /* The store sets the following fields, and `stale` in each settlement. */
     struct pp_batch_delta *batches;
     size_t n_batches;
@@ -148,8 +151,8 @@ struct pp_store_reap {
     /* NULL: the call takes back claims whose lease has ended. Otherwise it takes back the claims of
      * all workers except the worker with this id. */
     const char *alive;
-    int64_t now_ms;
-    size_t limit; /* takes back at most this many tasks in one call */
+    int64_t now_ms, date_ms; /* date_ms: the time of what finishes */
+    size_t limit;            /* takes back at most this many tasks in one call */
     /* The store sets the following fields. */
     struct pp_backlog_row *backlog;
     size_t n_backlog;
@@ -210,7 +213,7 @@ struct pp_store_cancel {
     enum pp_refresh refresh;
     int64_t created_at;
     uint64_t items, photos, rejected;
-    int64_t now_ms;
+    int64_t date_ms; /* the time of the cancellation */
     /* out: how many items and photos the call cancelled */
     uint64_t items_cancelled, photos_cancelled;
 };

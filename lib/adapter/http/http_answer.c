@@ -87,7 +87,7 @@ static void add_line(struct head_out *h, const char *fmt, ...)
 
 static const char *date_of(struct pp_http *s)
 {
-    int64_t second = pp_loop_wall(s->loop) / 1000;
+    int64_t second = pp_loop_date(s->loop) / 1000;
     if (second != s->date_second) {
         time_t t = (time_t)second;
         struct tm tm;

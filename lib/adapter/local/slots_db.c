@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/private_file.h"
 #include "photopool/shared_constants.h"
 
@@ -24,7 +24,6 @@
 #define IN_FLIGHT_MS 300
 /* Opening the file deletes the rows of clients that have been idle for this many ms. */
 #define FORGET_MS  86400000
-#define BOOT_MAX   64
 #define MARK_BYTES 12
 
 enum { SLOTS_BEGIN, SLOTS_COMMIT, SLOTS_GET, SLOTS_TAKE, SLOTS_RENEW, SLOTS_STATEMENTS };
@@ -42,7 +41,7 @@ static const char *const statements[SLOTS_STATEMENTS] = {
 struct pp_slots_db {
     sqlite3 *db;
     sqlite3_stmt *stmts[SLOTS_STATEMENTS];
-    char boot[BOOT_MAX];
+    char boot[PP_BOOT_ID_MAX];
     bool rebooted; /* The machine has booted since the file was written, so the last writes may be lost. */
 };
 
@@ -50,16 +49,6 @@ static const char schema[] = "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL
                              "CREATE TABLE IF NOT EXISTS slots(client TEXT PRIMARY KEY, worker TEXT NOT "
                              "NULL, reserved INTEGER NOT NULL,"
                              " updated_ms INTEGER NOT NULL, boot TEXT NOT NULL, marks BLOB) WITHOUT ROWID;";
-
-static void read_boot_id(char boot[BOOT_MAX])
-{
-    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
-    if (!f || !fgets(boot, BOOT_MAX, f))
-        snprintf(boot, BOOT_MAX, "unknown");
-    if (f)
-        fclose(f);
-    boot[strcspn(boot, "\n")] = '\0';
-}
 
 static bool prepare(struct pp_slots_db *db, sqlite3_stmt **stmt, const char *sql)
 {
@@ -98,7 +87,7 @@ struct pp_slots_db *pp_slots_db_open(const char *path)
     struct pp_slots_db *db = calloc(1, sizeof(*db));
     if (!db)
         return NULL;
-    read_boot_id(db->boot);
+    pp_clock_boot_id(db->boot);
     int file = pp_private_open(AT_FDCWD, path); /* SQLite opens the file below; it is private then */
     if (file >= 0)
         close(file);
@@ -194,13 +183,6 @@ static enum pp_err write_row(struct pp_slots_db *db, int statement, const char *
 
 /* --- acquire --- */
 
-static int64_t uptime_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_BOOTTIME, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* Reads the marks and reservations that the client's earlier holder left; a new client has none.
  * The rows of requests sent before this boot may be lost. So while the machine has been up for less
  * than a rate window, the whole rate counts as spent. */
@@ -222,14 +204,14 @@ static enum pp_err read_row(struct pp_slots_db *db, struct pp_coord_acquire *r, 
         if (updated > r->now_ms - RESERVED_MS)
             w->spent = (uint32_t)sqlite3_column_int64(get, 1);
         bool other_boot = boot && strcmp(boot, db->boot) != 0;
-        if (other_boot && (updated > r->now_ms - PP_MARKS_KEPT_MS || uptime_ms() < PP_MARKS_KEPT_MS))
+        if (other_boot && (updated > r->now_ms - PP_MARKS_KEPT_MS || pp_clock_boot_ms() < PP_MARKS_KEPT_MS))
             w->spent = w->rpm;
         if (!unpack_marks(r->req.arena, sqlite3_column_blob(get, 4), (size_t)sqlite3_column_bytes(get, 4),
                           r->now_ms, w))
             err = PP_ENOMEM;
     } else if (rc != SQLITE_DONE) {
         err = PP_EIO;
-    } else if (db->rebooted && uptime_ms() < PP_MARKS_KEPT_MS) {
+    } else if (db->rebooted && pp_clock_boot_ms() < PP_MARKS_KEPT_MS) {
         w->spent = w->rpm;
     }
     sqlite3_reset(get);

@@ -84,9 +84,16 @@ static bool answers(const struct branch *b, const bson_t *doc, const struct pp_m
     return b->w->want->queue == c->queue && client && !strcmp(client, b->w->want->client) && b->n < b->limit;
 }
 
+/* Converts a due time to our clock. A task that is due later than any delay permits is due now. */
+static double our_due(struct pp_mg_thread *t, const struct pp_store_claim *r, double due)
+{
+    due += (double)pp_mg_our_ms(t, 0);
+    return r->latest_ms > 0 && due > (double)r->latest_ms ? (double)r->now_ms : due;
+}
+
 /* Sends one query for all branches, and reads the tasks that it finds. A single want needs only a
  * find, which costs the server a quarter less than an aggregate. */
-static void ask(struct pp_mg_thread *t, struct pp_arena *arena, struct branch *b, size_t n)
+static void ask(struct pp_mg_thread *t, const struct pp_store_claim *r, struct branch *b, size_t n)
 {
     struct pp_mg_candidate c;
     bson_t stages = BSON_INITIALIZER;
@@ -109,7 +116,8 @@ static void ask(struct pp_mg_thread *t, struct pp_arena *arena, struct branch *b
     /* The rows of a branch are contiguous, and the branches come in order. */
     size_t at = 0;
     for (const bson_t *doc; (doc = pp_mg_next(t));) {
-        read_candidate(t, doc, arena, &c);
+        read_candidate(t, doc, r->req.arena, &c);
+        c.due = our_due(t, r, c.due);
         while (at < n && !answers(&b[at], doc, &c))
             at++;
         pp_mg_require(t, at < n, PP_ECORRUPT);
@@ -222,7 +230,7 @@ static void take_others(struct pp_mg_thread *t, struct branch *others, int64_t n
     w->next_ms = next_ms < w->next_ms ? next_ms : w->next_ms;
 }
 
-void pp_mg_candidates(struct pp_mg_thread *t, struct pp_arena *arena, int64_t now_ms,
+void pp_mg_candidates(struct pp_mg_thread *t, const struct pp_store_claim *r,
                       struct pp_mg_wanted *const *wanted, size_t n)
 {
     struct branch own[PP_MG_WANTS], others[PP_MG_WANTS];
@@ -230,14 +238,14 @@ void pp_mg_candidates(struct pp_mg_thread *t, struct pp_arena *arena, int64_t no
     pp_assert(n <= PP_MG_WANTS, "a round has more wants than a query takes");
     for (size_t i = 0; i < n; i++)
         add_branch(t, &own[i], wanted[i], false, (size_t)wanted[i]->left + MORE);
-    ask(t, arena, own, n);
+    ask(t, r, own, n);
     for (size_t i = 0; i < n && t->err == PP_OK; i++) {
         struct pp_mg_wanted *w = wanted[i];
-        if (!take_own(w, &own[i], now_ms))
+        if (!take_own(w, &own[i], r->now_ms))
             add_branch(t, &others[short_of++], w, true, own[i].n + (w->left - w->n_found) * SPREAD + MORE);
     }
     if (short_of > 0)
-        ask(t, arena, others, short_of);
+        ask(t, r, others, short_of);
     for (size_t i = 0; i < short_of && t->err == PP_OK; i++)
-        take_others(t, &others[i], now_ms);
+        take_others(t, &others[i], r->now_ms);
 }

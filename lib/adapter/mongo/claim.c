@@ -121,7 +121,7 @@ static void find(struct claiming *c)
 {
     size_t n = 0;
     c->n_found = c->n_ours = 0;
-    pp_mg_candidates(c->t, c->r->req.arena, c->r->now_ms, c->part, c->n_part);
+    pp_mg_candidates(c->t, c->r, c->part, c->n_part);
     for (size_t i = 0; i < c->n_part && c->t->err == PP_OK; i++)
         c->n_found += c->part[i]->n_found;
     c->keys = pp_mg_array(c->t, c->n_found, sizeof *c->keys);

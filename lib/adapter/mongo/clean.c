@@ -68,11 +68,11 @@ static void forget_batch(struct pp_mg_thread *t, const struct old_batch *b)
 void pp_mg_clean(struct pp_mg_thread *t, struct pp_store_clean *r)
 {
     struct old_batch b = {0}; /* the batch that ended first */
+    int64_t before_ms = pp_mg_before_ms(t, r->finished_before_ms);
     r->items = 0;
     if (r->limit)
-        mend(t, r->finished_before_ms);
-    while (r->items < r->limit &&
-           pp_mg_one(t, MQ_CLEAN_OLDEST, batch_fields, &t->tmp, &b, "i", r->finished_before_ms)) {
+        mend(t, before_ms);
+    while (r->items < r->limit && pp_mg_one(t, MQ_CLEAN_OLDEST, batch_fields, &t->tmp, &b, "i", before_ms)) {
         struct old_revision *items;
         size_t n, left = r->limit - r->items;
         struct pp_mg_page page = {&items, &n, NULL, sizeof *items, left < SLICE ? left : SLICE, &t->tmp};

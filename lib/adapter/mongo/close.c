@@ -203,11 +203,11 @@ void pp_mg_cancel(struct pp_mg_thread *t, struct pp_store_cancel *r)
         return;
     }
     /* changes nothing if the batch is marked already, or has ended */
-    pp_mg_write(t, MQ_BATCH_CANCEL, "si", r->batch_id, r->now_ms);
-    pp_mg_cancel_open(t, r->batch_id, client, r->now_ms);
+    pp_mg_write(t, MQ_BATCH_CANCEL, "si", r->batch_id, r->date_ms);
+    pp_mg_cancel_open(t, r->batch_id, client, r->date_ms);
     pp_mg_moved_add(t, r->batch_id, client, 0, 0);
     pp_assert(t->moved.n <= 1, "a cancelled batch has items of another");
     r->items_cancelled = t->moved.items_finished;
     r->photos_cancelled = t->moved.n ? t->moved.batches[0].photos : 0;
-    pp_mg_batches_check(t, true, r->now_ms);
+    pp_mg_batches_check(t, true, r->date_ms);
 }

@@ -62,10 +62,11 @@ void pp_mg_delivery_cursor(struct pp_mg_thread *t, struct pp_delivery_cursor *r)
 static void add_row(struct pp_mg_bulk *bulk, enum pp_mg_command command, const char *sink,
                     const struct pp_delivery *row)
 {
+    int64_t due = pp_mg_server_ms(bulk->t, row->due_ms);
     pp_assert(row->status <= PP_DELIVERY_DEAD, "a delivery has no status");
     pp_mg_bulk_add(bulk, command, "sissdiiiIds", sink, (int64_t)row->seq, row->id, row->client,
                    (int)row->status, (int64_t)row->attempts, row->finished_at, row->updated_at,
-                   row->status == PP_DELIVERY_PENDING ? &row->due_ms : NULL, row->http_status, row->error);
+                   row->status == PP_DELIVERY_PENDING ? &due : NULL, row->http_status, row->error);
 }
 
 /* Inserts the rows of first attempts above the cursor, and replaces the others. The former are
@@ -147,18 +148,26 @@ static const struct pp_mg_field fields[] = {
     {NULL},
 };
 
+/* Converts the due times of rows to our clock. */
+static void rows_to_ours(struct pp_mg_thread *t, struct pp_delivery *rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        rows[i].due_ms = rows[i].due_ms > 0 ? pp_mg_our_ms(t, rows[i].due_ms) : 0;
+}
+
 /* Reads the pending deliveries that are due by now_ms, earliest first, and the due time of the
  * next. */
 void pp_mg_delivery_due(struct pp_mg_thread *t, struct pp_delivery_due *r)
 {
     struct pp_delivery next = {.due_ms = INT64_MAX};
-    pp_mg_rows(t, MQ_DELIVERIES_DUE, fields, PP_MG_ROWS(r, rows, r->limit + 1), "sIIi", r->sink, &r->now_ms,
-               NULL, (int64_t)r->limit + 1);
+    int64_t now = pp_mg_server_ms(t, r->now_ms);
+    pp_mg_rows(t, MQ_DELIVERIES_DUE, fields, PP_MG_ROWS(r, rows, r->limit + 1), "sIIi", r->sink, &now, NULL,
+               (int64_t)r->limit + 1);
+    rows_to_ours(t, r->rows, r->n);
     if (r->n > r->limit)
         next = r->rows[--r->n];
-    else
-        pp_mg_one(t, MQ_DELIVERIES_DUE, fields, &t->tmp, &next, "sIIi", r->sink, NULL, &r->now_ms,
-                  (int64_t)1);
+    else if (pp_mg_one(t, MQ_DELIVERIES_DUE, fields, &t->tmp, &next, "sIIi", r->sink, NULL, &now, (int64_t)1))
+        rows_to_ours(t, &next, 1);
     r->next_ms = next.due_ms;
 }
 
@@ -170,6 +179,7 @@ void pp_mg_delivery_list(struct pp_mg_thread *t, struct pp_delivery_list *r)
         pp_mg_rows(t, MQ_DELIVERIES_ALL, fields, page, "sii", r->sink, before, limit);
     else
         pp_mg_rows(t, MQ_DELIVERIES_OF_STATUS, fields, page, "sdii", r->sink, r->status, before, limit);
+    rows_to_ours(t, r->rows, r->n);
 }
 
 /* --- replay and clean --- */
@@ -180,7 +190,7 @@ void pp_mg_delivery_replay(struct pp_mg_thread *t, struct pp_delivery_replay *r)
     const int64_t one = r->status;
     r->n = pp_mg_write(t, MQ_DELIVERY_REPLAY, "sLiii", r->sink,
                        PP_MG_LIST(r->status < 0 ? all : &one, r->status < 0 ? 3 : 1), r->from_ms, r->to_ms,
-                       r->now_ms)
+                       pp_mg_server_ms(t, r->now_ms))
                .matched;
 }
 
@@ -196,7 +206,8 @@ void pp_mg_delivery_clean(struct pp_mg_thread *t, struct pp_delivery_clean *r)
             break;
         sink = pp_mg_copy(t, row, "s");
         pp_mg_bulk_init(&bulk, t);
-        pp_mg_query(t, MQ_DELIVERIES_ENDED, "sii", sink, r->finished_before_ms, (int64_t)(r->limit - r->n));
+        pp_mg_query(t, MQ_DELIVERIES_ENDED, "sii", sink, pp_mg_before_ms(t, r->finished_before_ms),
+                    (int64_t)(r->limit - r->n));
         while ((row = pp_mg_next(t)))
             pp_mg_bulk_add(&bulk, MQ_DELIVERY_REMOVE_ENDED, "si", sink, pp_mg_doc_int(row, "_id.q"));
         pp_mg_bulk_run(&bulk);

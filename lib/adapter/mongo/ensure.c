@@ -139,12 +139,13 @@ static void open_tasks(struct ensuring *e, bool insert)
     for (size_t i = 0; i < e->n_todo; i++) {
         const struct need *need = e->todo[i];
         const struct pp_plan_photo *p = need->photo;
-        int64_t hash = pp_mg_hash(&need->key), second = pp_mg_second(p->due_ms);
-        double due = pp_mg_due_in_order(p->due_ms, need->at);
+        int64_t due_ms = pp_mg_server_ms(e->t, p->due_ms);
+        int64_t hash = pp_mg_hash(&need->key), second = pp_mg_second(due_ms);
+        double due = pp_mg_due_in_order(due_ms, need->at);
         size_t url_n = p->url_n;
         if (insert) {
             pp_mg_bulk_add(&bulk, MQ_TASK_INSERT, "ksdifiBsyyi", &need->key, r->client, p->tier, hash, due,
-                           second, p->url, url_n, p->domain, need->always, conditional(need), r->now_ms);
+                           second, p->url, url_n, p->domain, need->always, conditional(need), r->date_ms);
             continue;
         }
         static const bool never = false;
@@ -152,7 +153,7 @@ static void open_tasks(struct ensuring *e, bool insert)
         const int64_t *fetched = !need->always && p->known_fetched_at ? &p->known_fetched_at : NULL;
         pp_mg_bulk_add(&bulk, MQ_TASK_OPEN, "ksIedifiBsyyiOIss", &need->key, r->client, fetched,
                        need->always || fetched ? NULL : &never, p->tier, hash, due, second, p->url, url_n,
-                       p->domain, need->always, conditional(need), r->now_ms, &p->known,
+                       p->domain, need->always, conditional(need), r->date_ms, &p->known,
                        known ? &p->known_fetched_at : NULL, known ? p->etag : NULL,
                        known ? p->last_modified : NULL);
     }
@@ -231,7 +232,7 @@ static void look_again(struct ensuring *e, const struct pp_key *keys, size_t n)
     for (size_t i = 0; i < e->n_todo && e->t->err == PP_OK; i++)
         if (!e->todo[i]->served && answered(e->todo[i]))
             add_answer(e, e->todo[i], &e->todo[i]->photo->outcome);
-    pp_mg_finish(e->t, e->answers, e->n_answers, e->p->r->now_ms);
+    pp_mg_finish(e->t, e->answers, e->n_answers, e->p->r->date_ms);
     struct pp_key *gone = todo_keys(e, false, true, &n_gone);
     if (!gone)
         return;

@@ -61,6 +61,8 @@ void pp_mg_photo(struct pp_mg_thread *t, struct pp_store_photo *r)
     pp_mg_fail(t, pp_mg_read_photo(doc, r->req.arena, &r->photo));
     if (r->open)
         pp_mg_fail(t, pp_mg_read(doc, task_field, r->req.arena, r));
+    if (r->open)
+        r->due_ms = pp_mg_our_ms(t, r->due_ms);
 }
 
 static const struct pp_mg_field object_field[] = {PP_MG_FIELD("o", struct pp_store_object, object), {NULL}};

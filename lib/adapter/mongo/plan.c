@@ -113,7 +113,7 @@ static void supersede(struct pp_mg_planning *p)
         if (row->inserted && row->newest_open)
             add_older(&o, pp_mg_item_id(&p->t->tmp, p->r->client, row->item->id, row->newest));
     }
-    pp_mg_items_close(p->t, p->r->client, o.ids, o.n, PP_ITEM_SUPERSEDED, p->r->now_ms);
+    pp_mg_items_close(p->t, p->r->client, o.ids, o.n, PP_ITEM_SUPERSEDED, p->r->date_ms);
 }
 
 /* --- rejected items --- */
@@ -164,7 +164,7 @@ static void prepare(struct pp_mg_planning *p)
  * after their items had ended. */
 static void cancel_rest(struct pp_mg_planning *p)
 {
-    pp_mg_cancel_open(p->t, p->r->batch_id, p->r->client, p->r->now_ms);
+    pp_mg_cancel_open(p->t, p->r->batch_id, p->r->client, p->r->date_ms);
     for (size_t i = 0; i < p->r->n; i++)
         if (p->rows[i].n_open)
             pp_mg_leave(p->t, p->r->client, p->rows[i].open, p->rows[i].n_open);
@@ -183,7 +183,7 @@ static void finish_chunk(struct pp_mg_planning *p)
     if (p->r->last || p->planned)
         pp_mg_moved_add(t, p->r->batch_id, p->r->client, 0, 0);
     if (t->moved.n)
-        pp_mg_batches_check(t, true, p->r->now_ms);
+        pp_mg_batches_check(t, true, p->r->date_ms);
 }
 
 static void report(struct pp_mg_planning *p)

@@ -145,8 +145,8 @@ static void add_item(struct pp_mg_planning *p, struct pp_mg_bulk *bulk, const st
                           &photo->key, photo->domain && *photo->domain ? photo->domain : NULL, outcome);
     }
     pp_mg_bulk_add(bulk, MQ_ITEM_INSERT, "sssisisidiIyKA", row->id, r->client, item->id,
-                   (int64_t)item->revision, r->batch_id, (int64_t)item->index, item->meta, r->now_ms,
-                   (int)row->status, row->seq, open ? NULL : &r->now_ms, (int)!open,
+                   (int64_t)item->revision, r->batch_id, (int64_t)item->index, item->meta, r->date_ms,
+                   (int)row->status, row->seq, open ? NULL : &r->date_ms, (int)!open,
                    PP_MG_LIST(open ? row->open : NULL, row->n_open), &photos);
     bson_destroy(&photos);
 }

@@ -20,8 +20,10 @@ static const struct pp_mg_field backlog_fields[] = {
 void pp_mg_backlog(struct pp_mg_thread *t, struct pp_store_backlog *r)
 {
     pp_mg_rows(t, MQ_BACKLOG, backlog_fields, PP_MG_ROWS(r, rows, SIZE_MAX), "");
-    for (size_t i = 0; i < r->n; i++)
+    for (size_t i = 0; i < r->n; i++) {
         pp_mg_require(t, r->rows[i].queue < PP_QUEUES, PP_ECORRUPT);
+        r->rows[i].due_ms = pp_mg_our_ms(t, r->rows[i].due_ms);
+    }
 }
 
 static void count_all(struct pp_mg_thread *t, struct pp_mg_counts *c)
@@ -37,7 +39,7 @@ static void count_all(struct pp_mg_thread *t, struct pp_mg_counts *c)
         if (queue < 0 || queue >= PP_QUEUES)
             continue;
         c->counts[queue].photos = (uint64_t)pp_mg_doc_int(row, "n");
-        c->counts[queue].oldest_ms = pp_mg_doc_int(row, "due");
+        c->counts[queue].oldest_ms = pp_mg_our_ms(t, pp_mg_doc_int(row, "due"));
         n += c->counts[queue].photos;
     }
     c->claimed = (uint64_t)pp_mg_doc_int(pp_mg_command(t, MQ_CLAIMED_COUNT, ""), "n");

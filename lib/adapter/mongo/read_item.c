@@ -59,7 +59,7 @@ static void read_tasks(struct pp_mg_thread *t, struct pp_item *item)
                 continue;
             p->claimed = pp_mg_doc_int(row, "t.s") == PP_MG_CLAIMED;
             p->tier = (uint8_t)pp_mg_doc_int(row, "t.tier");
-            p->due_ms = pp_mg_doc_int(row, "t.due");
+            p->due_ms = pp_mg_our_ms(t, pp_mg_doc_int(row, "t.due"));
         }
     }
 }

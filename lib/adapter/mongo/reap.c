@@ -75,7 +75,7 @@ static void find_lapsed(struct reaping *c)
 static void add_loss(struct reaping *c, struct pp_mg_bulk *bulk, size_t i)
 {
     const struct lapsed *l = &c->lapsed[i];
-    int64_t nonce = c->nonce + (int64_t)i, now = c->r->now_ms;
+    int64_t nonce = c->nonce + (int64_t)i, now = c->server_ms;
     if (is_quarantined(l)) {
         const struct pp_outcome o = quarantine_of(l);
         pp_mg_bulk_add(bulk, MQ_REAP_QUARANTINE, "ksiiiiXd", &l->key, l->client, l->nonce, l->lease_ms, nonce,
@@ -160,7 +160,7 @@ static void finish_lost(struct reaping *c)
             answers[n].outcome = quarantine_of(l);
         n++;
     }
-    pp_mg_finish_tasks(c->t, answers, n, c->r->now_ms);
+    pp_mg_finish_tasks(c->t, answers, n, c->r->date_ms);
 }
 
 /* Finishes settled tasks whose worker did not finish them in time. */
@@ -177,7 +177,7 @@ static void finish_settled(struct reaping *c)
         a->client = pp_mg_copy(t, doc, "c");
         a->outcome = pp_mg_settled_outcome(t, doc);
     }
-    pp_mg_finish_tasks(t, answers, n, c->r->now_ms);
+    pp_mg_finish_tasks(t, answers, n, c->r->date_ms);
 }
 
 void pp_mg_reap(struct pp_mg_thread *t, struct pp_store_reap *r)

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
 
@@ -136,9 +137,20 @@ int64_t pp_mg_monotonic_ms(void)
     return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
-int64_t pp_mg_server_ms(const struct pp_mg_thread *t, int64_t now_ms)
+int64_t pp_mg_server_ms(const struct pp_mg_thread *t, int64_t our_ms)
 {
-    return now_ms + atomic_load(&t->m->offset_ms);
+    return our_ms + atomic_load(&t->m->offset_ms);
+}
+
+int64_t pp_mg_our_ms(const struct pp_mg_thread *t, int64_t server_ms)
+{
+    return server_ms == INT64_MAX ? server_ms : server_ms - atomic_load(&t->m->offset_ms);
+}
+
+int64_t pp_mg_before_ms(const struct pp_mg_thread *t, int64_t date_ms)
+{
+    int64_t ahead = pp_clock_date_ms() - pp_mg_server_ms(t, pp_clock_wall_ms());
+    return ahead > PP_AHEAD_IGNORED_MS && date_ms > 0 ? date_ms - ahead : date_ms;
 }
 
 int64_t pp_mg_nonce(void)

@@ -71,7 +71,7 @@ struct pp_mg {
     mongoc_client_pool_t *pool;
     char database[64];
     struct pp_mg_template commands[MQ_COUNT];
-    atomic_int_fast64_t offset_ms;   /* the server's wall clock minus ours */
+    atomic_int_fast64_t offset_ms;   /* the server's clock minus our steady wall time */
     atomic_int_fast64_t offset_read; /* monotonic ms when the offset was last read; 0: never */
     atomic_uint_fast64_t roundtrips[PP_MG_OP_COUNT]; /* of each operation */
     atomic_bool is_open;     /* a suitable server was found, and the schema is current */
@@ -148,8 +148,14 @@ struct pp_outcome pp_mg_settled_outcome(struct pp_mg_thread *t, const bson_t *do
 
 /* Returns a clock that never goes back. */
 int64_t pp_mg_monotonic_ms(void);
-/* Converts `now_ms` of a request to the server's clock; leases use that. */
-int64_t pp_mg_server_ms(const struct pp_mg_thread *t, int64_t now_ms);
+/* Converts a time of a request (steady wall time) to the server's clock. All leases and due times
+ * in documents are by the server's clock, so that processes whose clocks differ agree. */
+int64_t pp_mg_server_ms(const struct pp_mg_thread *t, int64_t our_ms);
+/* Converts a time in a document to ours. INT64_MAX, which is no time, stays. */
+int64_t pp_mg_our_ms(const struct pp_mg_thread *t, int64_t server_ms);
+/* Returns the date before which documents may be deleted: `date_ms`, or earlier by as much as our
+ * date is ahead of the server's clock. */
+int64_t pp_mg_before_ms(const struct pp_mg_thread *t, int64_t date_ms);
 /* Returns a random positive number, so that no two claims or settlements have the same. */
 int64_t pp_mg_nonce(void);
 

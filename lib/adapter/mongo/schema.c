@@ -10,36 +10,34 @@
 #include "run.h"
 
 #include <string.h>
-#include <time.h>
 
-enum { WIRE_5_0 = 13, SKEW_IGNORED_MS = 250, LOCK_MS = 10000, LOCK_AGAIN_MS = 50 };
+#include "base/clock.h"
+
+enum { WIRE_5_0 = 13, SKEW_IGNORED_MS = 250, STEP_MS = 1000, LOCK_MS = 10000, LOCK_AGAIN_MS = 50 };
 
 /* --- the server --- */
 
-static int64_t wall_ms(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_REALTIME, &ts);
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
-/* Sets the offset of the server's clock. The server read its clock at some time between `before`
- * and `after`. The old offset stays while it is consistent with that, because after an answer
- * that took seconds a new offset would be wrong by as much. */
+/* Sets the offset of the server's clock. Our time is steady, so a change of seconds means that the
+ * server's clock was set, or that another server is primary. The server read its clock at some time
+ * between `before` and `after`. The old offset stays while it is consistent with that, because
+ * after an answer that took seconds a new offset would be wrong by as much. */
 static void set_offset(struct pp_mg *m, int64_t server, int64_t before, int64_t after)
 {
     int64_t least = server - after, most = server - before, was = atomic_load(&m->offset_ms);
     if (was < least - SKEW_IGNORED_MS || was > most + SKEW_IGNORED_MS)
         atomic_store(&m->offset_ms, least + (most - least) / 2);
+    if (atomic_load(&m->is_open) && (was < least - STEP_MS || was > most + STEP_MS))
+        pp_log(m->log, PP_LOG_WARN, "mongodb: the server's clock was set", "seconds",
+               PP_LOG_INT((least + (most - least) / 2 - was) / 1000), NULL);
     atomic_store(&m->offset_read, pp_mg_monotonic_ms());
 }
 
 void pp_mg_hello(struct pp_mg_thread *t)
 {
     bson_iter_t it;
-    int64_t before = wall_ms();
+    int64_t before = pp_clock_wall_ms();
     const bson_t *reply = pp_mg_command(t, MQ_HELLO, "DI", NULL, NULL);
-    int64_t after = wall_ms();
+    int64_t after = pp_clock_wall_ms();
     const char *msg = pp_mg_doc_text(reply, "msg"), *unusable = NULL;
     bool router = msg && !strcmp(msg, "isdbgrid");
     if (t->err != PP_OK)
@@ -112,7 +110,7 @@ static int64_t read_version(struct pp_mg_thread *t)
  * process has the lease, or the operation has failed. */
 static bool lock_schema(struct pp_mg_thread *t, const bson_oid_t *by)
 {
-    int64_t now = pp_mg_server_ms(t, wall_ms());
+    int64_t now = pp_mg_server_ms(t, pp_clock_wall_ms());
     struct pp_mg_done done = pp_mg_write(t, MQ_SCHEMA_LOCK, "ioi", now, by, now + LOCK_MS);
     return t->err == PP_OK && done.n_dups == 0;
 }

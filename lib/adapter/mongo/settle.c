@@ -50,7 +50,7 @@ static void add_final(struct settling *c, struct pp_mg_bulk *bulk, const struct 
                        !s->last_modified);
     else if (s->ladder)
         pp_mg_bulk_add(bulk, MQ_SETTLE_LADDER, "kssiiiXiisy", &task->key, task->client, worker, handle, nonce,
-                       until, o, (int64_t)o->code, c->r->now_ms, o->detail, !o->detail);
+                       until, o, (int64_t)o->code, c->r->date_ms, o->detail, !o->detail);
     else
         pp_mg_bulk_add(bulk, MQ_SETTLE_FAILED, "kssiiiX", &task->key, task->client, worker, handle, nonce,
                        until, o);
@@ -63,9 +63,10 @@ static void add_back(struct settling *c, struct pp_mg_bulk *bulk, const struct p
 {
     static const int64_t uncounted = -1;
     const struct pp_task *task = s->task;
+    int64_t due = pp_mg_server_ms(c->t, s->due_ms);
     pp_mg_bulk_add(bulk, MQ_SETTLE_BACK, "kssinddiidiI", &task->key, task->client, c->r->worker,
                    (int64_t)task->handle, (int)only_unless_left, pp_queue_of(s->tier, task->losses), s->tier,
-                   s->due_ms, pp_mg_second_back(s->due_ms), task->losses, nonce,
+                   due, pp_mg_second_back(due), task->losses, nonce,
                    s->kind == PP_SETTLE_RELEASE ? &uncounted : NULL);
 }
 
@@ -174,7 +175,7 @@ static void finish_written(struct settling *c)
             answers[n].outcome = s->outcome;
         n++;
     }
-    pp_mg_finish_tasks(c->t, answers, n, r->now_ms);
+    pp_mg_finish_tasks(c->t, answers, n, r->date_ms);
 }
 
 /* Allocates the answer, before anything is written. */

@@ -119,7 +119,7 @@ struct pp_mg_candidate {
     /* the task with the epoch and attempts that the claim will give it; without client and handle
      */
     struct pp_task task;
-    double due; /* due time in ms; its fraction keeps the order of planning */
+    double due; /* due time in ms by our clock; its fraction keeps the order of planning */
     uint32_t hash;
     uint8_t queue;
     bool conditional; /* the fetch may be conditional, by the photo's validators */
@@ -138,11 +138,11 @@ struct pp_mg_wanted {
     int64_t next_ms; /* first due time of the tasks that are not in `found`; INT64_MAX: none */
 };
 
-/* Finds the tasks that each want may claim: due tasks of its own range, earliest first, then tasks
- * of other ranges if its own has too few. The caller passes at most PP_MG_WANTS wants, no two of
- * the same queue. Strings are in `arena`. */
+/* Finds the tasks that each want of the claim `r` may take: due tasks of its own range, earliest
+ * first, then tasks of other ranges if its own has too few. The caller passes at most PP_MG_WANTS
+ * wants, no two of the same queue. Strings are in the arena of `r`. */
 enum { PP_MG_WANTS = 200 };
-void pp_mg_candidates(struct pp_mg_thread *t, struct pp_arena *arena, int64_t now_ms,
+void pp_mg_candidates(struct pp_mg_thread *t, const struct pp_store_claim *r,
                       struct pp_mg_wanted *const *wanted, size_t n);
 
 /* --- lost.c --- */

@@ -44,6 +44,8 @@ struct coord_slow *coord_slow_put(struct coord *c, const char *host, size_t n, i
 
     if (n == 0 || n > HOST_MAX || until_ms <= wall)
         return NULL;
+    if (until_ms > wall + PP_RETRY_AFTER_MAX_MS) /* another process, or Redis, had a wrong clock */
+        until_ms = wall + PP_RETRY_AFTER_MAX_MS;
     HASH_FIND(hh, c->slow, host, n, h);
     if (h && h->until_ms >= until_ms)
         return NULL;

@@ -187,7 +187,7 @@ static enum pp_err begin_block(struct pp_event_log *base, struct pp_log_begin *r
     pp_redis_put_text(call, stale);
     pp_redis_put_num(call, (int64_t)r->first);
     pp_redis_put_num(call, (int64_t)r->end);
-    pp_redis_put_num(call, pp_loop_wall(l->loop));
+    pp_redis_put_num(call, pp_loop_date(l->loop));
     return send_call(l, on_begun, &r->req);
 }
 
@@ -270,7 +270,7 @@ static enum pp_err send_clean(struct event_log *l, struct pp_log_clean *r)
     pp_assert(r->n <= r->limit, "more events were forgotten than asked for");
     r->req.scratch[1] = (uint64_t)at_most(r->limit - r->n, CLEAN_SLICE);
     struct pp_redis_call *call = begin_call(l, &pp_lua_event_clean);
-    pp_redis_put_num(call, r->before_ms);
+    pp_redis_put_num(call, pp_redis_before(l->redis, r->before_ms));
     pp_redis_put_num(call, at_most(r->max_bytes, PP_EVENT_SEQ_MAX));
     pp_redis_put_num(call, (int64_t)r->req.scratch[1]);
     return send_call(l, on_cleaned, &r->req);

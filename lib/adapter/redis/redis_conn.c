@@ -1,15 +1,16 @@
 /* redis_conn.c: opens and closes a connection to Redis, keeps Redis' clock, counts calls.
  *
- * The clock. An answer to TIME gives `offset`, Redis' clock minus ours, with an error of at most
- * half the time that the answer took (Cristian 1989). The error of a stored reading grows by a
- * thousandth of its age, because clocks drift (by less than that). If a new reading and the stored
- * one agree within their errors, the one with the smaller error is kept. If they do not agree,
- * somebody has set a clock, and the new reading is kept. */
+ * The clock. An answer to TIME gives `offset`, Redis' clock minus our steady wall time, with an
+ * error of at most half the time that the answer took (Cristian 1989). The error of a stored
+ * reading grows by a thousandth of its age, because clocks drift (by less than that). If a new
+ * reading and the stored one agree within their errors, the one with the smaller error is kept. If
+ * they do not agree, somebody has set Redis' clock, and the new reading is kept. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "adapter/redis/redis_internal.h"
 #include "base/check.h"
+#include "photopool/shared_constants.h"
 
 enum { TIMEOUT_MS = 5000, IN_FLIGHT = 4096, CLOCK_EVERY_MS = 5000 };
 
@@ -22,8 +23,7 @@ void pp_redis_clock_set(struct pp_redis *r, int64_t asked_wall, const struct red
     int64_t now = pp_loop_now(r->loop), wall = pp_loop_wall(r->loop), took = wall - asked_wall;
     int64_t redis_ms =
         strtoll(reply->element[0]->str, NULL, 10) * 1000 + strtoll(reply->element[1]->str, NULL, 10) / 1000;
-    if (took < 0)
-        return; /* our clock was set meanwhile, so this reading is useless */
+    pp_assert(took >= 0, "the steady wall time went back");
     int64_t offset = redis_ms - (asked_wall + took / 2), error = took / 2 + 1;
     int64_t old_error = r->error_ms + (now - r->offset_at) / 1000;
     bool agree = llabs(offset - r->offset_ms) <= error + old_error;
@@ -37,6 +37,12 @@ void pp_redis_clock_set(struct pp_redis *r, int64_t asked_wall, const struct red
 int64_t pp_redis_now(const struct pp_redis *r)
 {
     return pp_loop_wall(r->loop) + r->offset_ms;
+}
+
+int64_t pp_redis_before(const struct pp_redis *r, int64_t date_ms)
+{
+    int64_t ahead = r->error_ms >= 0 ? pp_loop_date(r->loop) - pp_redis_now(r) : 0;
+    return ahead > PP_AHEAD_IGNORED_MS && date_ms > 0 ? date_ms - ahead : date_ms;
 }
 
 static void on_clock_answered(void *data, enum pp_err err, const struct redisReply *reply)

@@ -140,10 +140,13 @@ pp_must_check enum pp_err pp_redis_subscribe(struct pp_redis *r, const char *cha
 
 /* --- the clock, counts --- */
 
-/* Returns the wall time by Redis' clock, with an error of at most half a round trip. The connection
- * asks Redis at each connect and every few seconds. Before the first answer, returns this machine's
+/* Returns the time by Redis' clock, with an error of at most half a round trip. The connection asks
+ * Redis at each connect and every few seconds. Before the first answer, returns our steady wall
  * time. */
 int64_t pp_redis_now(const struct pp_redis *r);
+/* Returns the date before which data may be deleted: `date_ms`, or earlier by as much as our date
+ * is ahead of Redis' clock. */
+int64_t pp_redis_before(const struct pp_redis *r, int64_t date_ms);
 
 /* Sets *name to the name of the i-th kind of call, and *n to how many were sent since open. Returns
  * false if there is no such kind. */

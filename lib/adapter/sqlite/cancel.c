@@ -62,7 +62,7 @@ enum pp_err pp_sw_cancel(struct pp_sw *w, struct pp_store_cancel *r)
     while (b->items[PP_ITEM_OPEN] && photos < CANCEL_PHOTOS && w->db.err == PP_OK) {
         size_t n = open_items(w, b, after, items), i = 0;
         for (; i < n && photos < CANCEL_PHOTOS && w->db.err == PP_OK; i++)
-            photos += pp_sw_item_close(w, items[i], PP_ITEM_CANCELLED, r->now_ms);
+            photos += pp_sw_item_close(w, items[i], PP_ITEM_CANCELLED, r->date_ms);
         closed += i;
         if (i == 0)
             break;
@@ -73,7 +73,7 @@ enum pp_err pp_sw_cancel(struct pp_sw *w, struct pp_store_cancel *r)
     w->group.call->next[0] = r->items_cancelled;
     w->group.call->next[1] = r->photos_cancelled;
     w->group.call->again = closed > 0 && b->items[PP_ITEM_OPEN] > 0;
-    pp_sw_batch_check(w, b, r->now_ms);
+    pp_sw_batch_check(w, b, r->date_ms);
     return w->db.err;
 }
 

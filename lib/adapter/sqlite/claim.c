@@ -90,6 +90,10 @@ static void claim_want(struct pp_sw *w, struct pp_store_claim *r, const struct p
         }
     }
     next->due_ms = pp_sq_int(&w->db, INT64_MAX, PP_Q_TASK_NEXT, "ii", client, queue);
+    if (next->due_ms == INT64_MAX || r->latest_ms == 0 || next->due_ms <= r->latest_ms)
+        return;
+    pp_sq_run(&w->db, PP_Q_TASK_NOT_LATER, "iiii", client, queue, now, r->latest_ms);
+    next->due_ms = now;
 }
 
 enum pp_err pp_sw_claim(struct pp_sw *w, struct pp_store_claim *r)

@@ -165,7 +165,7 @@ static void add_item(struct pp_sw *w, struct planning *p, struct pp_plan_item *i
         status = PP_ITEM_CANCELLED;
     else if (row.left)
         status = PP_ITEM_OPEN;
-    int64_t now = p->r->now_ms, finished = row.left ? 0 : now, seq = row.left ? 0 : pp_sw_next_seq(w);
+    int64_t now = p->r->date_ms, finished = row.left ? 0 : now, seq = row.left ? 0 : pp_sw_next_seq(w);
     pp_sq_run(&w->db, PP_Q_ITEM_ADD, "iitiiidiiiit", row.num, p->client, item->id, (int64_t)item->revision,
               b->num, (int64_t)item->index, (int)status, (int64_t)item->n_photos, now, finished, seq,
               item->meta);
@@ -209,13 +209,13 @@ enum pp_err pp_sw_plan(struct pp_sw *w, struct pp_store_plan *r)
             continue;
         add_item(w, &p, item);
         if (newest)
-            pp_sw_item_close(w, newest, PP_ITEM_SUPERSEDED, r->now_ms);
+            pp_sw_item_close(w, newest, PP_ITEM_SUPERSEDED, r->date_ms);
     }
     for (size_t i = 0; i < r->n_rejected && w->db.err == PP_OK; i++)
         pp_sq_run(&w->db, PP_Q_REJECTED_ADD, "iib", p.batch->num, (int64_t)r->rejected[i].number,
                   r->rejected[i].bytes, r->rejected[i].n);
     p.batch->planned |= r->last;
-    pp_sw_batch_check(w, p.batch, r->now_ms);
+    pp_sw_batch_check(w, p.batch, r->date_ms);
     r->backlog = p.backlog.rows;
     r->n_backlog = p.backlog.n;
     r->items_finished = w->items_finished;

@@ -130,6 +130,8 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
                   " WHERE num=?1 AND worker IS NULL")                                                        \
     X(TASK_NEXT,                                                                                             \
       "SELECT due FROM tasks WHERE worker IS NULL AND client=?1 AND queue=?2 ORDER BY due LIMIT 1")          \
+    X(TASK_NOT_LATER, "UPDATE tasks SET due=?3"                                                              \
+                      " WHERE worker IS NULL AND client=?1 AND queue=?2 AND due>?4")                         \
     X(TASK_HELD, "SELECT " PP_SQ_HELD_COLUMNS " FROM tasks WHERE num=?1")                                    \
     X(TASK_BACK, "UPDATE tasks SET worker=NULL, lease=NULL, queue=?2, tier=?3, due=?4, attempts=attempts-?5" \
                  " WHERE num=?1")                                                                            \

@@ -155,7 +155,7 @@ enum pp_err pp_sw_settle(struct pp_sw *w, struct pp_store_settle *r)
         struct held h;
         s->stale = !find_held(w, s, worker, &h);
         if (!s->stale)
-            settle_one(w, &h, s, r->now_ms);
+            settle_one(w, &h, s, r->date_ms);
     }
     report(w, r);
     return w->db.err;
@@ -203,7 +203,7 @@ static void lose(struct pp_sw *w, struct pp_store_reap *r, struct pp_sw_rows *ro
     r->quarantined += to == PP_TASK_QUARANTINED;
     r->lapsed += to != PP_TASK_QUARANTINED;
     switch (to) {
-    case PP_TASK_QUARANTINED: quarantine(w, h, r->now_ms); break;
+    case PP_TASK_QUARANTINED: quarantine(w, h, r->date_ms); break;
     case PP_TASK_CANCELLED: drop_task(w, h); break;
     default:
         pp_sq_run(&w->db, PP_Q_TASK_LOST, "idid", h->num, queue, r->now_ms, losses);

@@ -182,7 +182,7 @@ static void on_appended(struct pp_req *req)
 static void append_entry(struct pp_acceptor *acceptor, struct pp_acceptor_post *post)
 {
     struct pp_ingest_append *a = &post->append;
-    int64_t now = pp_loop_wall(acceptor->o.loop);
+    int64_t now = pp_loop_date(acceptor->o.loop);
 
     pp_assert(!post->parsed.refused, "a batch that is refused is appended");
     pp_batch_id_new(post->batch_id, now);

@@ -160,6 +160,12 @@ static void reserve(struct claim_cycle *cy)
 
 /* --- the step claim --- */
 
+/* Returns the latest time at which a task can be due. A later one comes from a wrong clock. */
+static int64_t latest_ms(const struct pp_claimer *claimer)
+{
+    return claim_wall(claimer) + pp_retry_longest_ms(&claimer->o.params->retry);
+}
+
 /* Puts the share's queue, which was out of the backlog during the claim, back with its next due
  * time. If an earlier due time was announced during the claim, the earlier one stays. */
 static void learn_due(const struct claim_share *sh, const struct pp_backlog_row *next)
@@ -264,7 +270,8 @@ static void claim_tasks(struct claim_cycle *cy)
                                         .lease_ms = claimer->o.params->lease_ms,
                                         .wants = wants,
                                         .n_wants = cy->n_shares,
-                                        .now_ms = claim_wall(claimer)};
+                                        .now_ms = claim_wall(claimer),
+                                        .latest_ms = latest_ms(claimer)};
     cy->claim.req.err = claimer->o.store->ops->claim(claimer->o.store, &cy->claim);
     if (cy->claim.req.err != PP_OK)
         on_claimed(&cy->claim.req);
@@ -315,10 +322,13 @@ static void ask_sooner(struct pp_claimer *claimer, const struct pp_backlog_row *
 static void on_backlog(void *data, const struct pp_backlog_row *rows, size_t n)
 {
     struct pp_claimer *claimer = data;
+    int64_t latest = latest_ms(claimer);
 
     for (size_t i = 0; i < n; i++) {
+        int64_t due = rows[i].due_ms > latest ? claim_wall(claimer) : rows[i].due_ms;
+        pp_assert(rows[i].due_ms != PP_BACKLOG_NEVER, "an announced queue is empty");
         ask_sooner(claimer, &rows[i]);
-        if (pp_backlog_put(claimer->backlog, rows[i].client, rows[i].queue, rows[i].due_ms) != PP_OK)
+        if (pp_backlog_put(claimer->backlog, rows[i].client, rows[i].queue, due) != PP_OK)
             claimer->o.on_backlog_incomplete(claimer->o.data);
     }
     claim_wake(claimer);

@@ -39,6 +39,7 @@ enum pp_metric_type {
     X(rate_limited, "rate_limited_total", PP_COUNTER, "Requests refused at a limit of their caller.")     \
     X(lapsed, "leases_lapsed_total", PP_COUNTER, "Claims whose lease lapsed.")                            \
     X(quarantined, "quarantined_total", PP_COUNTER, "Photos set aside because they kill workers.")        \
+    X(clock_steps, "clock_steps_total", PP_COUNTER, "Steps of this machine's wall clock.")                \
     X(ingest_length, "ingest_queue_length", PP_LEADER_GAUGE, "Photos accepted and not yet planned.")      \
     X(ingest_age_ms, "ingest_queue_age_seconds", PP_LEADER_GAUGE_MS,                                      \
       "Age of the oldest entry not yet planned.")

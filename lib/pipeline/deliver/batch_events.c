@@ -158,7 +158,7 @@ static void on_batch_read(void *data, enum pp_err err)
         return;
     }
     m->event =
-        (struct pp_event){.at_ms = pp_loop_wall(b->o->loop),
+        (struct pp_event){.at_ms = pp_loop_date(b->o->loop),
                           .key = m->key,
                           .type = is_over(batch) ? "photopool.batch.finished" : "photopool.batch.progress",
                           .data = m->data.p,

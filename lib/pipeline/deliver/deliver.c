@@ -54,7 +54,7 @@ static enum pp_err send_events(struct pp_result_sink *sink, struct pp_sink_send 
         return PP_ENOMEM;
     for (size_t i = 0; i < send->n; i++) {
         const struct pp_sink_message *m = &send->messages[i];
-        events[i] = (struct pp_event){.at_ms = pp_loop_wall(d->o.loop),
+        events[i] = (struct pp_event){.at_ms = pp_loop_date(d->o.loop),
                                       .key = pp_arena_printf(send->req.arena, "results:%s", m->client),
                                       .type = "photopool.item.finished",
                                       .data = m->body,

@@ -81,7 +81,7 @@ static void settle(struct pp_relay *r, struct pp_message *m)
     if (pp_list_empty(&r->w.settled) && !r->save_ask.in_flight)
         r->save_ms = now_of(r) + SAVE_MS;
     pp_window_set_state(&r->w, m, PP_MESSAGE_SETTLED);
-    m->updated_at = pp_loop_wall(r->o.loop);
+    m->updated_at = pp_loop_date(r->o.loop);
     if (r->w.settled.n >= SAVE_SOON || m->status == PP_DELIVERY_DEAD)
         r->save_ms = 0;
     pp_timer_sooner(r->timer, r->save_ms > now_of(r) ? r->save_ms - now_of(r) : 0);

@@ -124,7 +124,7 @@ static void start_post(struct endpoint *e, struct flight *f)
 {
     struct pp_to_webhooks *w = e->owner;
     const struct pp_message *m = f->message;
-    bool both = e->n_keys == 2 && pp_loop_wall(w->o->loop) < e->old_until_ms;
+    bool both = e->n_keys == 2 && pp_loop_date(w->o->loop) < e->old_until_ms;
 
     f->post = (struct pp_webhook_post){.url = e->url,
                                        .id = m->id,
@@ -180,7 +180,7 @@ static void on_disable_read(void *data, enum pp_err err)
     if (now && now->version == e->version && now->created_at == e->created_at) {
         e->put = (struct pp_webhook_put){.req = pp_ask_continue(&e->ask, on_disabled), .webhook = *now};
         e->put.webhook.disabled = true;
-        e->put.webhook.updated_at = pp_loop_wall(e->owner->o->loop);
+        e->put.webhook.updated_at = pp_loop_date(e->owner->o->loop);
         if (pp_ask_submitted(&e->ask, store->ops->put_webhook(store, &e->put)))
             return;
     }

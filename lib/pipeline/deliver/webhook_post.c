@@ -123,7 +123,7 @@ static enum pp_flow on_head(struct pp_exchange *x)
 {
     struct pp_webhook_post *w = post_of(x);
     w->retry_after_ms = pp_retry_after_upto(x->retry_after, strlen(x->retry_after),
-                                            pp_loop_wall(w->poster->o.loop), PP_DELIVERY_RETRY_AFTER_MAX_MS);
+                                            pp_loop_date(w->poster->o.loop), PP_DELIVERY_RETRY_AFTER_MAX_MS);
     return PP_FLOW_GO;
 }
 
@@ -240,7 +240,7 @@ static const char *copy_url(struct pp_webhook_post *w)
 static bool make_headers(struct pp_webhook_post *w)
 {
     static const char prefix[] = "webhook-signature: ";
-    int64_t seconds = pp_loop_wall(w->poster->o.loop) / 1000;
+    int64_t seconds = pp_loop_date(w->poster->o.loop) / 1000;
 
     snprintf(w->line_id, sizeof(w->line_id), "webhook-id: %s", w->id);
     snprintf(w->line_time, sizeof(w->line_time), "webhook-timestamp: %lld", (long long)seconds);

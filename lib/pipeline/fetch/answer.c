@@ -184,7 +184,7 @@ static void fail_status(struct fetch_run *r, uint16_t code)
         snprintf(t->slow_host, sizeof(t->slow_host), "%s", r->url.host);
         if (r->x.retry_after[0])
             t->retry_after_ms = pp_retry_after_ms(r->x.retry_after, strlen(r->x.retry_after),
-                                                  pp_loop_wall(r->runner->o.loop));
+                                                  pp_loop_date(r->runner->o.loop));
     }
     run_fail(r, code, "%.200s answered %u%s%s", r->url.host, code, *phrase ? " " : "", phrase);
 }

@@ -102,8 +102,8 @@ enum pp_err plan_chunk_read(struct plan_job *job, struct plan_chunk_size *size)
 static void decide(struct plan_job *job, struct pp_plan_photo *photo, const struct pp_photo *record)
 {
     const struct pp_planner_options *o = &job->planner->o;
-    int64_t wall = pp_loop_wall(o->loop);
-    struct pp_plan_decision d = pp_plan_decide(job->entry->refresh, job->entry->replay, record, wall);
+    struct pp_plan_decision d =
+        pp_plan_decide(job->entry->refresh, job->entry->replay, record, pp_loop_date(o->loop));
 
     if (d.what == PP_PLAN_KNOWN) {
         photo->outcome = (struct pp_outcome){
@@ -125,7 +125,8 @@ static void decide(struct plan_job *job, struct pp_plan_photo *photo, const stru
         photo->etag = record->etag;
         photo->last_modified = record->last_modified;
     }
-    pp_routes_place(o->routes, job->entry->client, photo->domain, wall, &photo->tier, &photo->due_ms);
+    pp_routes_place(o->routes, job->entry->client, photo->domain, pp_loop_wall(o->loop), &photo->tier,
+                    &photo->due_ms);
 }
 
 void plan_chunk_decide(struct plan_job *job)

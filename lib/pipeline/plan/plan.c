@@ -179,7 +179,7 @@ static void write_chunk(struct plan_job *job, size_t n_items)
                                        .items = job->items,
                                        .n = n_items,
                                        .last = !job->has_ahead,
-                                       .now_ms = pp_loop_wall(o->loop)};
+                                       .date_ms = pp_loop_date(o->loop)};
     enum pp_err err = o->store->ops->plan(o->store, &job->plan);
     if (err != PP_OK)
         pause_job(job, "items not planned", err);

@@ -135,14 +135,14 @@ static void decide_release(const struct pp_settler *settler, const struct pp_tra
         s->due_ms += pp_gate_closed(settler->o.gate) ? LOCAL_FAULT_MS : OUR_FAULT_MS;
 }
 
-static void decide_photo(const struct pp_transfer *t, int64_t wall, struct pp_settlement *s)
+static void decide_photo(const struct pp_transfer *t, int64_t date, struct pp_settlement *s)
 {
     const struct pp_task *task = t->task;
     struct pp_outcome *o = &s->outcome;
 
     s->kind = PP_SETTLE_FINAL;
     o->kind = PP_OUTCOME_STORED;
-    o->fetched_at = wall;
+    o->fetched_at = date;
     s->etag = t->etag[0] ? t->etag : NULL;
     s->last_modified = t->last_modified[0] ? t->last_modified : NULL;
     if (task->known.type != 0 && memcmp(task->known.sha256, o->object.sha256, PP_SHA256_BYTES) == 0)
@@ -187,7 +187,7 @@ static void decide(struct pp_settler *settler, const struct pp_transfer *t, stru
     if (t->handed_back != PP_BACK_NOT)
         decide_release(settler, t, s);
     else if (t->outcome.code == 0)
-        decide_photo(t, wall, s);
+        decide_photo(t, pp_loop_date(settler->o.loop), s);
     else
         decide_failure(settler, t, s);
     pp_assert(pp_settlement_event(s) != PP_TASK_EVENT_COUNT, "a settlement that no store accepts");
@@ -312,7 +312,8 @@ static void write_waiting(void *data)
                                  .worker = settler->o.params->worker,
                                  .settlements = settlements,
                                  .n = n,
-                                 .now_ms = pp_loop_wall(settler->o.loop)};
+                                 .now_ms = pp_loop_wall(settler->o.loop),
+                                 .date_ms = pp_loop_date(settler->o.loop)};
     enum pp_err err = settler->o.store->ops->settle(settler->o.store, &call->r);
     if (err != PP_OK) {
         call->r.req.err = err;
