@@ -232,6 +232,8 @@ static enum pp_err open_all(struct pp_wire *w, unsigned roles, struct pp_wire_er
     w->params.params.started_wall_ms = pp_clock_wall_ms(); /* open_data() may have set this clock */
     if (err == PP_OK)
         err = pp_wire_open_ports(&w->p, w->config, error);
+    if (err == PP_OK && (roles & PP_ROLE_WORKER))
+        err = pp_wire_own_blobs(&w->p, w->config, error);
     if (err != PP_OK)
         return err;
     w->p.factory = (struct pp_fetch_factory){.open = open_fetch_adapters, .data = w};

@@ -45,6 +45,11 @@ pp_must_check enum pp_err pp_wire_open_ports(struct pp_pipeline *p, const struct
                                              struct pp_wire_error *error);
 void pp_wire_close_ports(struct pp_pipeline *p);
 
+/* wire_owner.c: claims the blob store for this installation. Returns PP_EMISMATCH if it belongs to
+ * another, PP_EIO or PP_ENOMEM. If the owner is not certain, no orphans are looked for. */
+pp_must_check enum pp_err pp_wire_own_blobs(struct pp_pipeline *p, const struct pp_config *config,
+                                            struct pp_wire_error *error);
+
 /* Returns `err`. If it is not PP_OK, first writes the text into `error`. */
 enum pp_err pp_wire_explain(struct pp_wire_error *error, enum pp_err err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

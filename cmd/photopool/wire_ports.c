@@ -237,7 +237,14 @@ static enum pp_err open_fs(struct opening *o, const char *root)
 {
     const struct pp_fs_options options = {
         .root = root, .fsync = o->c->blobs.fsync == PP_FSYNC_FILE, .sole = o->p->params->sole_worker};
-    if (pp_fs_blob_store_open(&options, &o->p->blobs) == PP_OK)
+    enum pp_err err = pp_fs_blob_store_open(&options, &o->p->blobs);
+    if (err == PP_EBUSY)
+        return pp_wire_explain(
+            o->error, err,
+            "photo directory %s is in use by another photopool; stop it, or choose another "
+            "with --set blobs.url=file:PATH",
+            root);
+    if (err == PP_OK)
         return PP_OK;
     return pp_wire_explain(o->error, PP_EIO, "photo directory %s can't be used: %s", root, strerror(errno));
 }

@@ -14,18 +14,28 @@
  * ids sort like their values. */
 static const char base32[] = "0123456789abcdefghjkmnpqrstvwxyz";
 
+static void digest(uint8_t out[32], const void *p, size_t n)
+{
+    unsigned int out_n = 32;
+    int ok = EVP_Digest(p, n, out, &out_n, EVP_sha256(), NULL);
+    pp_assert(ok == 1 && out_n == 32, "SHA-256 of bytes in memory failed");
+}
+
+void pp_text_sha256(uint8_t out[32], const char *text)
+{
+    digest(out, text, strlen(text));
+}
+
 static void sha256(uint8_t out[32], const void *a, size_t a_n, const void *b, size_t b_n)
 {
     unsigned char text[512 + PP_URL_MAX];
     size_t n = a_n + 1 + b_n;
-    unsigned int out_n = 32;
 
     pp_assert(n <= sizeof(text), "an id is made of more bytes than fit");
     memcpy(text, a, a_n);
     text[a_n] = '\0';
     memcpy(text + a_n + 1, b, b_n);
-    int ok = EVP_Digest(text, n, out, &out_n, EVP_sha256(), NULL);
-    pp_assert(ok == 1 && out_n == 32, "SHA-256 of bytes in memory failed");
+    digest(out, text, n);
 }
 
 struct pp_key pp_photo_key(const char *client, const char *url, size_t url_n)

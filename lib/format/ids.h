@@ -20,6 +20,8 @@ bool pp_batch_id_valid(const char *s);
 /* Makes a result id from client, item and revision: "r_" and 26 digits of base 32. */
 #define PP_RESULT_ID_MAX 32
 void pp_result_id(char out[PP_RESULT_ID_MAX], const char *client, const char *item, uint32_t revision);
+/* Hashes a text, which becomes an object of its own in a blob store. */
+void pp_text_sha256(uint8_t out[32], const char *text);
 /* Makes an object name such as "sha256/ab/cd/abcd....jpg". */
 void pp_object_name(char out[PP_OBJECT_NAME_MAX], const struct pp_object *object);
 

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -303,6 +304,41 @@ static void it_says_that_it_works(void **state)
     assert_string_equal(reason, "");
 }
 
+static struct pp_blob_owner owner_of(const char *line)
+{
+    struct pp_blob_owner owner = {.found = "?"};
+    unsigned n = 32;
+
+    (void)snprintf(owner.mine, sizeof(owner.mine), "%s", line);
+    assert_int_equal(EVP_Digest(line, strlen(line), owner.sha256, &n, EVP_sha256(), NULL), 1);
+    return owner;
+}
+
+static void it_knows_its_owner(void **state)
+{
+    struct kit *k = *state;
+    struct pp_blob_owner first = owner_of("up 0123456789abcdef0123456789abcdef"), again = first,
+                         other = owner_of("up fedcba9876543210fedcba9876543210");
+    uint8_t sha256[32] = {1};
+    struct pp_blob_name name;
+    size_t n;
+    bool more;
+
+    assert_int_equal(k->b->ops->own(k->b, &first), PP_OK);
+    assert_true(first.adopted);
+    assert_string_equal(first.found, first.mine);
+    assert_int_equal(k->b->ops->own(k->b, &again), PP_OK);
+    assert_false(again.adopted);
+    assert_string_equal(again.found, first.mine);
+    assert_int_equal(k->b->ops->own(k->b, &other), PP_OK);
+    assert_false(other.adopted);
+    assert_string_equal(other.found, first.mine);
+    /* the owner is no photo */
+    assert_int_equal(k->b->ops->recent(k->b, 0, &name, 1, &n, &more), PP_OK);
+    assert_int_equal(n, 0);
+    assert_int_equal(k->b->ops->get(k->b, sha256, "jpg", 0, sha256, 1, &n, &(uint64_t){0}), PP_ENOTFOUND);
+}
+
 /* --- threads that use one store at the same time --- */
 
 enum { THREADS = 4, ROUNDS = 60 };
@@ -375,6 +411,7 @@ int pp_suite_blob_store(const struct pp_blob_subject *s)
         TEST(removing_is_idempotent),
         TEST(objects_outlive_the_process),
         TEST(two_may_share_a_place),
+        TEST(it_knows_its_owner),
         TEST(it_says_that_it_works),
         TEST(threads_do_not_meet),
     };

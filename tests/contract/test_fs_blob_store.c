@@ -34,6 +34,11 @@ static enum pp_err open_plain(const char *root, struct pp_blob_store **out)
     return pp_fs_blob_store_open(&(struct pp_fs_options){.root = root}, out);
 }
 
+static enum pp_err open_sole(const char *root, struct pp_blob_store **out)
+{
+    return pp_fs_blob_store_open(&(struct pp_fs_options){.root = root, .sole = true}, out);
+}
+
 static enum pp_err open_synced(const char *root, struct pp_blob_store **out)
 {
     return pp_fs_blob_store_open(&(struct pp_fs_options){.root = root, .fsync = true}, out);
@@ -197,8 +202,32 @@ static void leftovers_of_killed_processes_go(void **state)
     assert_int_equal(open_plain(root, &b), PP_OK);
     assert_int_equal(temps(root), 1);
     b->ops->close(b);
-    assert_int_equal(pp_fs_blob_store_open(&(struct pp_fs_options){.root = root, .sole = true}, &b), PP_OK);
+    struct pp_blob_owner me = {.mine = "up 1"}, other = {.mine = "up 2"};
+    assert_int_equal(open_sole(root, &b), PP_OK);
+    assert_int_equal(b->ops->own(b, &me), PP_OK);
+    assert_true(me.adopted);
     assert_int_equal(temps(root), 0);
+    leave(root, "1-2-5", 60);
+    assert_int_equal(b->ops->own(b, &other), PP_OK); /* the folder is not theirs */
+    assert_string_equal(other.found, "up 1");
+    assert_int_equal(temps(root), 1);
+    b->ops->close(b);
+}
+
+static void a_folder_has_one_process_or_a_fleet(void **state)
+{
+    const char *root = pp_test_tmpdir();
+    struct pp_blob_store *b, *c;
+
+    (void)state;
+    assert_int_equal(open_sole(root, &b), PP_OK);
+    assert_int_equal(open_sole(root, &c), PP_EBUSY);
+    assert_int_equal(open_plain(root, &c), PP_EBUSY);
+    b->ops->close(b);
+    assert_int_equal(open_plain(root, &b), PP_OK);
+    assert_int_equal(open_plain(root, &c), PP_OK);
+    c->ops->close(c);
+    assert_int_equal(open_sole(root, &c), PP_EBUSY);
     b->ops->close(b);
 }
 
@@ -423,6 +452,7 @@ int main(void)
         cmocka_unit_test(names_are_as_documented),
         cmocka_unit_test(objects_cut_short_are_replaced),
         cmocka_unit_test(leftovers_of_killed_processes_go),
+        cmocka_unit_test(a_folder_has_one_process_or_a_fleet),
         cmocka_unit_test(an_impossible_root_is_reported),
         cmocka_unit_test(a_store_that_vanishes_is_reported),
         cmocka_unit_test(a_probe_does_what_a_photo_does),

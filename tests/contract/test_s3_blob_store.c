@@ -81,8 +81,8 @@ static void count(void *data, const char *key, size_t n, int64_t modified_ms)
         memcpy(l->first, key, n + 1);
     if (pp_object_parse(&name, key + l->prefix, n - l->prefix))
         l->objects++;
-    /* The object `probe` belongs to the store, too. */
-    else if (strcmp(key + l->prefix, "probe") != 0)
+    /* These objects belong to the store, too. */
+    else if (strcmp(key + l->prefix, "probe") != 0 && strcmp(key + l->prefix, PP_BLOB_OWNER_NAME) != 0)
         l->others++;
 }
 

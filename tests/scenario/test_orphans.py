@@ -46,5 +46,45 @@ def test_orphans(case):
     pool.stop()
 
 
+def refused(pool):
+    """Starts a process that must refuse to start, and returns what it says."""
+    pool.spawn_up()
+    check(pool.wait_exit(20) != 0, "a process with another's blob store starts")
+    pool.process.stdout.close()
+    return pool.text()
+
+
+def test_two_installations(case):
+    """Two installations with one place for photos: the second must not start, not even after a
+    kill -9 of the first, and it must not remove the first one's photos or unfinished files.
+    """
+    origin = Origin(case, hosts="*.example bytes=2000-9000")
+    shared = case.path("shared")
+    config = {"clients.rpm": None, "blobs.url": "file:" + shared}
+    first, second = (Pool(case, origin=origin, config=config) for _ in range(2))
+    first.photos = shared
+    first.start()
+    results = first.wait_finished(first.submit("42", [{"id": f"a{i}", "photos": [origin.url("a.example", f"/{i}.jpg")]} for i in range(5)]))
+    check("is in use by another photopool" in refused(second), "the reason while the first runs")
+    first.kill()
+    with open(os.path.join(shared, "tmp", "unfinished"), "wb"):
+        pass
+    check("belong to another installation" in refused(second), "the reason after the first was killed")
+    check(os.path.exists(os.path.join(shared, "tmp", "unfinished")), "an unfinished file of the first is left")
+    for r in results:
+        for p in r["data"]["photos"]:
+            check(os.path.exists(os.path.join(shared, p["object"])), f"{p['object']} is left")
+    first.start()
+    same(first.temp_files(), [], "unfinished files after the owner's start")
+    first.kill()
+    os.remove(os.path.join(shared, "photopool-owner"))  # an operator hands the photos over to the second
+    orphan = plant(first)
+    second.start()
+    more = second.wait_finished(second.submit("42", [{"id": "x", "photos": [origin.url("a.example", "/x.jpg")]}]))
+    same(more[0]["data"]["status"], "complete", "an item after the take-over")
+    check(os.path.exists(orphan), "a start that adopts a blob store removes nothing")
+    second.stop()
+
+
 if __name__ == "__main__":
-    scenario(test_orphans)
+    scenario(test_orphans, test_two_installations)

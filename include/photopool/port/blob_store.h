@@ -20,6 +20,18 @@
 struct pp_blob_store;
 struct pp_blob_part; /* an object that is being written in parts */
 
+/* The owner object says which installation a blob store belongs to. It is one line of text, without
+ * its end here. */
+#define PP_BLOB_OWNER_NAME "photopool-owner"
+#define PP_BLOB_OWNER_MAX  64
+struct pp_blob_owner {
+    char mine[PP_BLOB_OWNER_MAX]; /* the line of this installation */
+    uint8_t sha256[32];           /* of `mine` */
+    /* Results: the line that the store has now, and whether this call has written it. */
+    char found[PP_BLOB_OWNER_MAX];
+    bool adopted;
+};
+
 struct pp_blob_name {
     uint8_t sha256[32];
     char ext[8];
@@ -48,6 +60,9 @@ struct pp_blob_store_ops {
      * Sets *more if there are others. */
     pp_must_check enum pp_err (*recent)(struct pp_blob_store *b, int64_t since_ms, struct pp_blob_name *out,
                                         size_t cap, size_t *n, bool *more);
+    /* Reads the owner object; if there is none, writes `mine`. If two installations do that at the
+     * same moment, both find the same line afterwards, unless the store is slow to show writes. */
+    pp_must_check enum pp_err (*own)(struct pp_blob_store *b, struct pp_blob_owner *owner);
     /* Writes a test object where photos are written. Returns PP_OK if writing works now. */
     pp_must_check enum pp_err (*check)(struct pp_blob_store *b);
     /* Writes into `text` why the last failed call failed, in the words of the system or of the

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -27,7 +28,8 @@
 struct fs_store {
     struct pp_blob_store base;
     int root;
-    bool fsync;
+    int owner; /* the owner file, which holds the lock; -1: it can't be made */
+    bool fsync, sole;
     uint64_t nonce;
     atomic_ullong counter;
     atomic_int failed; /* the errno of the last failed call */
@@ -380,21 +382,13 @@ static void fs_reason(struct pp_blob_store *b, char *text, size_t n)
 
 static void fs_close(struct pp_blob_store *b)
 {
+    if (fs_of(b)->owner >= 0)
+        close(fs_of(b)->owner);
     close(fs_of(b)->root);
     free(b);
 }
 
-static const struct pp_blob_store_ops ops = {.put = fs_put,
-                                             .open = fs_open,
-                                             .write = fs_write,
-                                             .commit = fs_commit,
-                                             .abort = fs_abort,
-                                             .get = fs_get,
-                                             .remove = fs_remove,
-                                             .recent = fs_recent,
-                                             .check = fs_check,
-                                             .reason = fs_reason,
-                                             .close = fs_close};
+/* --- the owner of the directory --- */
 
 /* Removes temporary files that killed processes left: all of them, or only those that are older
  * than an hour. */
@@ -414,6 +408,64 @@ static void sweep_temp(struct fs_store *s, bool all)
         closedir(dir);
 }
 
+/* Opens the owner file and locks it. The system drops the lock when the process ends. A file system
+ * without locks, or one that is read-only, is used without. Returns false if another process has
+ * the lock. */
+static bool lock_owner(struct fs_store *s)
+{
+    const int flags = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+
+    s->owner = openat(s->root, PP_BLOB_OWNER_NAME, O_RDWR | O_CREAT | flags, FILE_MODE);
+    if (s->owner < 0)
+        s->owner = openat(s->root, PP_BLOB_OWNER_NAME, O_RDONLY | flags);
+    return s->owner < 0 || flock(s->owner, (s->sole ? LOCK_EX : LOCK_SH) | LOCK_NB) == 0 ||
+           errno != EWOULDBLOCK;
+}
+
+static enum pp_err read_owner(struct fs_store *s, char line[PP_BLOB_OWNER_MAX])
+{
+    ssize_t n = pread(s->owner, line, PP_BLOB_OWNER_MAX - 1, 0);
+    if (n < 0)
+        return from_errno(s);
+    line[n] = '\0';
+    line[strcspn(line, "\n")] = '\0';
+    return PP_OK;
+}
+
+static enum pp_err fs_own(struct pp_blob_store *b, struct pp_blob_owner *owner)
+{
+    struct fs_store *s = fs_of(b);
+    struct iovec line[2] = {{.iov_base = owner->mine, .iov_len = strlen(owner->mine)},
+                            {.iov_base = (void *)"\n", .iov_len = 1}};
+
+    owner->adopted = false;
+    if (s->owner < 0)
+        return PP_EIO;
+    enum pp_err err = read_owner(s, owner->found);
+    if (err == PP_OK && !owner->found[0]) {
+        owner->adopted = true;
+        if (pwritev(s->owner, line, 2, 0) < 0 || fsync(s->owner) != 0 || fsync(s->root) != 0)
+            return from_errno(s);
+        err = read_owner(s, owner->found);
+    }
+    if (err == PP_OK && s->sole && strcmp(owner->found, owner->mine) == 0)
+        sweep_temp(s, true);
+    return err;
+}
+
+static const struct pp_blob_store_ops ops = {.put = fs_put,
+                                             .open = fs_open,
+                                             .write = fs_write,
+                                             .commit = fs_commit,
+                                             .abort = fs_abort,
+                                             .get = fs_get,
+                                             .remove = fs_remove,
+                                             .recent = fs_recent,
+                                             .own = fs_own,
+                                             .check = fs_check,
+                                             .reason = fs_reason,
+                                             .close = fs_close};
+
 enum pp_err pp_fs_blob_store_open(const struct pp_fs_options *options, struct pp_blob_store **out)
 {
     struct fs_store *s = calloc(1, sizeof(*s));
@@ -421,7 +473,8 @@ enum pp_err pp_fs_blob_store_open(const struct pp_fs_options *options, struct pp
         return PP_ENOMEM;
     s->base.ops = &ops;
     s->fsync = options->fsync;
-    s->root = -1;
+    s->sole = options->sole;
+    s->root = s->owner = -1;
     pp_random_bytes(&s->nonce, sizeof(s->nonce));
     if (make_dir(AT_FDCWD, options->root))
         s->root = open(options->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -433,7 +486,12 @@ enum pp_err pp_fs_blob_store_open(const struct pp_fs_options *options, struct pp
         errno = saved;
         return PP_EIO;
     }
-    sweep_temp(s, options->sole);
+    if (!lock_owner(s)) {
+        fs_close(&s->base);
+        return PP_EBUSY;
+    }
+    if (!s->sole)
+        sweep_temp(s, false);
     *out = &s->base;
     return PP_OK;
 }

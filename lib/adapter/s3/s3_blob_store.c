@@ -286,6 +286,51 @@ static enum pp_err s3_recent(struct pp_blob_store *b, int64_t since_ms, struct p
     return err;
 }
 
+/* --- the owner object --- */
+
+static enum pp_err read_owner(struct pp_s3_store *s, char line[PP_BLOB_OWNER_MAX])
+{
+    struct pp_buf answer;
+
+    pp_buf_init(&answer, 4096);
+    struct pp_s3_call call = {.name = "own",
+                              .method = PP_S3_GET,
+                              .key = PP_BLOB_OWNER_NAME,
+                              .attempts = PROBE_ATTEMPTS,
+                              .timeout_ms = s->o.probe_ms,
+                              .answer = &answer};
+    enum pp_err err = pp_s3_call(s, &call);
+    (void)snprintf(line, PP_BLOB_OWNER_MAX, "%.*s", err == PP_OK ? (int)answer.n : 0,
+                   answer.p ? (const char *)answer.p : "");
+    pp_buf_fini(&answer);
+    return err;
+}
+
+static enum pp_err s3_own(struct pp_blob_store *b, struct pp_blob_owner *owner)
+{
+    struct pp_s3_store *s = s3_of(b);
+    const struct iovec iov = {.iov_base = owner->mine, .iov_len = strlen(owner->mine)};
+    char hex[65];
+
+    enum pp_err err = read_owner(s, owner->found);
+    owner->adopted = err == PP_ENOTFOUND;
+    if (!owner->adopted)
+        return err;
+    pp_hex(hex, owner->sha256, 32);
+    struct pp_s3_call call = {.name = "own",
+                              .method = PP_S3_PUT,
+                              .key = PP_BLOB_OWNER_NAME,
+                              .attempts = PROBE_ATTEMPTS,
+                              .timeout_ms = s->o.probe_ms,
+                              .source = {.iov = &iov, .n = 1, .fd = -1, .size = iov.iov_len},
+                              .sha256_hex = hex,
+                              .content_type = "text/plain"};
+    err = pp_s3_call(s, &call);
+    if (err == PP_OK)
+        err = read_owner(s, owner->found);
+    return err == PP_ENOTFOUND ? PP_EIO : err;
+}
+
 /* --- probes --- */
 
 static enum pp_err probe(struct pp_s3_store *s, struct pp_s3_failure *failure)
@@ -358,6 +403,7 @@ static const struct pp_blob_store_ops ops = {.put = s3_put,
                                              .get = s3_get,
                                              .remove = s3_remove,
                                              .recent = s3_recent,
+                                             .own = s3_own,
                                              .check = s3_check,
                                              .reason = s3_reason,
                                              .close = s3_close};
