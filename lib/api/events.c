@@ -175,6 +175,7 @@ static void open_poll(struct pp_call *call, struct events_state *s)
     s->sub = (struct pp_sub){.events = &poll_events,
                              .format = PP_SUB_JSON,
                              .max = (uint16_t)s->limit,
+                             .caller = call->caller,
                              .memory = &call->caller->subscriptions};
     s->poll = (struct pp_poll){.call = call, .answer = end_poll};
     pp_poll_add(&s->poll);
@@ -296,6 +297,7 @@ static void start_stream(struct pp_call *call, struct events_state *s, struct st
     out->api->streams++;
     out->caller = pp_caller_ref(call->caller);
     out->caller->streams++;
+    out->sub.caller = out->caller;
     out->sub.memory = &out->caller->subscriptions;
     if (piece && server->ops->send(server, &out->stream, &piece, 1) != PP_OK)
         pp_log(call->o->log, PP_LOG_DEBUG, "subscriber left at once", NULL);

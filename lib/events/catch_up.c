@@ -1,6 +1,11 @@
 /* catch_up.c: delivers to subscribers that are behind. A subscriber reads from the ring if the ring
- * goes back far enough; otherwise it reads pages of the log. At most PP_HUB_PAGES pages are read at
- * the same time. Each subscriber continues at its own speed. */
+ * goes back far enough; otherwise it reads pages of the log. Each subscriber continues at its own
+ * speed.
+ *
+ * At most PP_HUB_PAGES pages are read at the same time. A caller may have fewer of them than are
+ * free, so that it can't keep others waiting who follow rare events through the whole log: alone it
+ * has half of the pages, and a newcomer finds one. Subscribers take turns: after each page a
+ * subscriber goes to the end of the list. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -130,21 +135,36 @@ static void on_page_read(void *data, enum pp_err err)
     if (sub) {
         pp_assert(sub->state == PP_SUB_CATCHING_UP && sub->reading, "a page for one that does not read");
         sub->reading = false;
-        if (take_page(sub, &page->read, err))
-            pp_hub_catch_up(hub, sub);
+        pp_list_remove(&hub->behind, &sub->in_hub);
+        pp_list_push(&hub->behind, &sub->in_hub);
+        (void)take_page(sub, &page->read, err);
     }
     pp_hub_serve_behind(hub);
 }
 
-/* Reads the next page for the subscriber. If PP_HUB_PAGES pages are in flight, it does nothing:
+/* Returns a page that the caller may use, or NULL: all are in flight, or the caller has as many of
+ * them as are free. */
+static struct pp_hub_page *free_page(struct pp_hub *hub, const void *caller)
+{
+    struct pp_hub_page *page = NULL;
+    size_t free = 0, mine = 0;
+
+    for (size_t i = 0; i < PP_HUB_PAGES; i++) {
+        bool used = hub->pages[i].ask.in_flight;
+        page = used ? page : &hub->pages[i];
+        free += !used;
+        mine += used && hub->pages[i].caller == caller;
+    }
+    return mine < free ? page : NULL;
+}
+
+/* Reads the next page for the subscriber. If there is no page for its caller, it does nothing:
  * pp_hub_serve_behind() tries again later. */
 static void read_page(struct pp_hub *hub, struct pp_sub *sub)
 {
     struct pp_event_log *log = hub->o.events;
-    struct pp_hub_page *page = NULL;
+    struct pp_hub_page *page = free_page(hub, sub->caller);
 
-    for (size_t i = 0; i < PP_HUB_PAGES && !page; i++)
-        page = hub->pages[i].ask.in_flight ? NULL : &hub->pages[i];
     if (!page)
         return;
     pp_assert(!page->sub && !sub->reading, "a page is read for two, or two for one");
@@ -155,6 +175,7 @@ static void read_page(struct pp_hub *hub, struct pp_sub *sub)
     if (!pp_ask_submitted(&page->ask, log->ops->read(log, &page->read)))
         return;
     page->sub = sub;
+    page->caller = sub->caller;
     sub->reading = true;
 }
 

@@ -66,6 +66,9 @@ struct pp_sub {
     uint64_t at;        /* the subscriber got all its events up to this number */
     struct pp_sub_link *links;
     struct pp_node in_hub;
+    /* Who subscribes; the hub only compares it. Subscribers with the same `caller` share the pages
+     * of the log that the hub reads for one caller. */
+    const void *caller;
     /* The owner may set the account that pays pp_hub_memory() while the subscription is open. NULL:
      * none. */
     struct pp_account *memory;

@@ -38,6 +38,7 @@ struct pp_topic {
 struct pp_hub_page {
     struct pp_hub *hub;
     struct pp_sub *sub; /* the subscriber for which the page is read; NULL: none, or it has ended */
+    const void *caller; /* the subscriber's `caller` */
     struct pp_ask ask;
     struct pp_log_read read;
 };

@@ -25,6 +25,7 @@ struct follower {
     uint64_t gap_from, gap_to, at;
     bool busy, failed, caught_up;
     size_t leave_after; /* the follower leaves after this many events; 0: never */
+    size_t place;       /* so many of the kit's followers had caught up when this one did */
     size_t full;        /* the follower refuses this many deliveries because it is full */
 };
 
@@ -35,7 +36,9 @@ struct kit {
     struct fake_outbox store;
     struct pp_publisher *publisher;
     struct pp_hub *hub;
-    bool busy; /* followers that start from now on refuse deliveries */
+    bool busy;          /* followers that start from now on refuse deliveries */
+    size_t caught_up;   /* number of followers that have caught up */
+    const char *caller; /* followers that start from now on belong to this caller */
 };
 
 /* --- a follower: a subscriber that notes the events that it gets --- */
@@ -96,6 +99,7 @@ static bool ready(struct pp_sub *sub)
 static void caught_up(struct pp_sub *sub)
 {
     of(sub)->caught_up = true;
+    of(sub)->place = ++of(sub)->kit->caught_up;
 }
 
 static void failed(struct pp_sub *sub, enum pp_err err)
@@ -115,6 +119,7 @@ static struct follower *follow(struct kit *k, enum pp_sub_format format, uint64_
     const char *keys[] = {key, other};
     f->kit = k;
     f->busy = k->busy;
+    f->sub.caller = k->caller;
     f->sub.events = &events;
     f->sub.format = format;
     assert_int_equal(pp_hub_subscribe(k->hub, &f->sub, keys, other ? 2 : 1, after), PP_OK);
@@ -316,6 +321,35 @@ static void a_pause_loses_nothing(void **state)
     for (size_t i = 0; i < f->n; i++)
         assert_int_equal(f->seqs[i], i + 1);
     leave(f);
+}
+
+/* Many subscriptions of one caller read the whole log and find nothing. The few of other callers
+ * don't wait for them. */
+static void one_caller_does_not_take_all_pages(void **state)
+{
+    enum { MANY = 60 };
+    struct kit *k = *state;
+    struct follower *many[MANY], *few[2];
+
+    put_quietly(k, "ops", 4900); /* more events than the hub reads when it starts */
+    settle(k);
+    k->caller = "many";
+    for (size_t i = 0; i < MANY; i++)
+        many[i] = follow(k, PP_SUB_JSON, 0, "results:nobody", NULL);
+    for (size_t i = 0; i < 2; i++) {
+        k->caller = i == 0 ? "one" : "two";
+        few[i] = follow(k, PP_SUB_JSON, 0, "ops", NULL);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        pp_test_until(k->loop, has_caught_up, few[i], 5000);
+        assert_in_range(few[i]->place, 1, 15);
+        assert_int_equal(few[i]->n, 4900);
+        leave(few[i]);
+    }
+    for (size_t i = 0; i < MANY; i++) {
+        pp_test_until(k->loop, has_caught_up, many[i], 5000);
+        leave(many[i]);
+    }
 }
 
 /* A subscriber refuses events because it is full, or because a round of events is too large for it.
@@ -606,6 +640,7 @@ int main(void)
         T(caught_up_is_caught_up),
         T(resumes_from_everywhere),
         T(a_pause_loses_nothing),
+        T(one_caller_does_not_take_all_pages),
         T(one_that_is_full_falls_behind),
         T(what_was_cleaned_away_is_said),
         T(subscribers_learn_of_lost_events),
