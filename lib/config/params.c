@@ -86,7 +86,7 @@ static const struct pp_param params[] = {
 P(LISTEN, "http.listen", http.listen, "127.0.0.1:8080", 0, 0, 0,
   "Where the server listens. Other than loopback needs auth.keys. Port 0 takes a free one.")
 P(COUNT, "http.max_connections", http.max_connections, "12000", 16, 1e6, 0,
-  "Open connections in all; beyond it new ones are closed.")
+  "Open connections in all; beyond it the one gives way that is least useful.")
 P(COUNT, "http.max_connections_per_address", http.max_connections_per_address, "256", 1, 1e6, 0,
   "Connections of one peer address that are not open subscriptions.")
 P(DURATION, "http.header_timeout", http.header_timeout_ms, "10s", MS(100), MIN(10), 0,

@@ -222,6 +222,32 @@ static void heads_are_judged(void **state)
     assert_int_equal(t->server.replies, 0);
 }
 
+/* On a connection that the server keeps for supervisors, only their requests are answered. */
+static void places_for_supervisors(void **state)
+{
+    static const struct {
+        const char *path;
+        int status;
+    } cases[] = {{"/healthz", 200}, {"/metrics", 200}, {"/v1/errors", 503}, {"/openapi.json", 503}};
+    struct api_run *t = *state;
+    const struct pp_http_handler *h = pp_api_handler(t->api);
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct pp_http_request r = {.method = PP_GET,
+                                    .path = cases[i].path,
+                                    .query = "",
+                                    .peer = "192.0.2.1",
+                                    .body = "",
+                                    .spare = true};
+        t->server.replies = 0;
+        if (h->head(h->data, &r))
+            h->handle(h->data, &r);
+        pp_test_until(t->loop, api_replied, t, 5000);
+        if (t->server.status != cases[i].status)
+            fail_msg("%s: %d", cases[i].path, t->server.status);
+    }
+}
+
 /* With the key of one client, the API lists the data of that client only. */
 static void bound_keys_see_their_own(void **state)
 {
@@ -961,6 +987,7 @@ int main(void)
         TEST(scopes),
         TEST(unknown_and_malformed_keys),
         TEST(heads_are_judged),
+        TEST(places_for_supervisors),
         TEST(bound_keys_see_their_own),
         TEST(foreign_hosts_are_refused),
         TEST(cross_site_requests_are_refused),
