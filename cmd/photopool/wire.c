@@ -134,6 +134,7 @@ static struct pp_api *open_api(struct pp_wire *w)
                                                 .poster = p->poster,
                                                 .gate = p->gate,
                                                 .claimer = p->claimer,
+                                                .planner = p->planner,
                                                 .deliverer = p->deliverer});
 }
 

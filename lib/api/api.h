@@ -25,6 +25,7 @@ struct pp_deliverer;
 struct pp_hub;
 struct pp_ledger;
 struct pp_named_sink;
+struct pp_planner;
 struct pp_poster;
 struct pp_progress;
 struct pp_publisher;
@@ -63,6 +64,7 @@ struct pp_api_options {
     struct pp_poster *poster;
     struct pp_gate *gate;           /* set with the role worker; else NULL */
     struct pp_claimer *claimer;     /* set with the role worker */
+    struct pp_planner *planner;     /* set with the role ingest */
     struct pp_deliverer *deliverer; /* set with the role deliver */
 };
 

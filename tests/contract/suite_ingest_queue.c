@@ -127,7 +127,7 @@ static void ack(struct kit *k, const char *batch)
 
 static struct pp_ingest_stats stats(struct kit *k)
 {
-    struct pp_ingest_stats r = {.entries = 99};
+    struct pp_ingest_stats r = {.entries = 99, .write = true};
     OK(k, stats, &r);
     return r;
 }

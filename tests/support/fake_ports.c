@@ -146,9 +146,10 @@ static enum pp_err ingest_stats(struct pp_ingest_queue *q, struct pp_ingest_stat
 {
     struct fake_ingest *f = (struct fake_ingest *)q;
     struct pp_req req = r->req;
+    bool write = r->write;
     *r = f->stats;
     r->req = req;
-    return fake_later(&f->back, &r->req, f->err);
+    return fake_later(&f->back, &r->req, f->err == PP_OK && write ? f->write_err : f->err);
 }
 
 static void ingest_watch(struct pp_ingest_queue *q, void (*cb)(void *data), void *data)
@@ -298,6 +299,12 @@ STORE(store_rejected, pp_store_rejected)
     return fake_later(&F->back, &r->req, F->err);
 }
 
+STORE(store_numbers, pp_store_numbers)
+{
+    r->first = 1;
+    return fake_later(&F->back, &r->req, F->err == PP_OK ? F->write_err : F->err);
+}
+
 STORE(store_replay, pp_store_replay)
 {
     F->replay_asked = *r;
@@ -396,6 +403,7 @@ void fake_store_open(struct fake_store *f, struct pp_loop *loop)
                                                  .photo = store_photo,
                                                  .object = store_object,
                                                  .replay = store_replay,
+                                                 .numbers = store_numbers,
                                                  .rejected = store_rejected,
                                                  .clients = store_clients,
                                                  .put_client = store_put_client,

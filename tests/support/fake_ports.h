@@ -36,6 +36,7 @@ struct fake_ingest {
     size_t n;
     /* append_err: how the next appends end. err: how all other operations end. */
     enum pp_err append_err, err;
+    enum pp_err write_err; /* how probes that write end */
     struct pp_ingest_stats stats;
 };
 
@@ -43,6 +44,7 @@ struct fake_store {
     struct pp_task_store base;
     struct fake_return back;
     enum pp_err err;
+    enum pp_err write_err;             /* how requests for numbers end */
     struct pp_batch batches[FAKE_MAX]; /* the batches of the store, oldest first */
     size_t n_batches;
     /* the items of the store in the order of seq, for requests of results and of items */

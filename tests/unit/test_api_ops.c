@@ -862,6 +862,27 @@ static void readiness(void **state)
     assert_int_equal(api_get(t, "/readyz"), 503);
 }
 
+/* Reads succeed and writes fail, as with a full disk. */
+static void readiness_by_writing(void **state)
+{
+    struct api_run *t = *state;
+
+    api_restart(t, PP_ROLE_API | PP_ROLE_WORKER);
+    pp_test_until(t->loop, is_ready, t, 5000);
+    t->ingest.write_err = PP_ENOSPC;
+    pp_test_until(t->loop, is_not_ready, t, 5000);
+    assert_string_equal(json_string_value(api_at(t, "roles.api.reason")), "the ingest queue: no space left");
+    assert_string_equal(api_str(t, "durability"), "no batch is accepted: no space left");
+    assert_true(json_is_true(api_at(t, "roles.worker.ready")));
+    t->ingest.write_err = PP_OK;
+    pp_test_until(t->loop, is_ready, t, 5000);
+    t->store.write_err = PP_ECORRUPT; /* then nothing can be read or planned */
+    pp_test_until(t->loop, is_not_ready, t, 5000);
+    assert_true(json_is_false(api_at(t, "roles.worker.ready")));
+    assert_string_equal(json_string_value(api_at(t, "roles.api.reason")),
+                        "the store: stored data can't be read");
+}
+
 static void metrics(void **state)
 {
     struct api_run *t = *state;
@@ -1009,6 +1030,7 @@ int main(void)
         TEST(explain),
         TEST(explain_bad_urls),
         TEST(readiness),
+        TEST(readiness_by_writing),
         TEST(metrics),
         TEST(openapi),
         TEST(dashboard),

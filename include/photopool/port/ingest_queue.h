@@ -118,6 +118,9 @@ struct pp_ingest_cancel {
 
 struct pp_ingest_stats {
     struct pp_req req;
+    /* true: the queue also writes something small, as durably as an entry, so that the request
+     * fails if an append would fail */
+    bool write;
     /* out: numbers of entries (without poisoned ones), of their photos, and of poisoned entries */
     uint64_t entries, photos, poisoned;
     int64_t oldest_ms; /* out: created_at of the oldest entry; 0: there is none */

@@ -119,8 +119,14 @@ static void add_stats(struct pp_ingest_stats *r, const struct jq_entry *e)
         r->oldest_ms = e->e.created_at;
 }
 
+static void on_own_written(struct pp_req *req)
+{
+    jq_end(req->data, req->err);
+}
+
 /* Answers stats. If the shared queue gave no answer, the journal counts the entries of the local
- * log and returns PP_OK, because it still accepts batches. */
+ * log and returns PP_OK, because it still accepts batches. With
+ * `write` the local log must be writable in any case. */
 static void on_counted(struct pp_req *req)
 {
     struct jq_op *op = req->data;
@@ -140,8 +146,15 @@ static void on_counted(struct pp_req *req)
     for (int level = 0; own && level < JQ_LEVELS; level++)
         pp_list_each (node, &q->sure[level])
             add_stats(&sum, pp_container_of(node, struct jq_entry, node));
+    sum.write = r->write;
     *r = sum;
-    jq_end(op, own ? PP_OK : req->err);
+    enum pp_err err = own ? PP_OK : req->err;
+    if (err != PP_OK || !r->write || q->closing) {
+        jq_end(op, err);
+        return;
+    }
+    op->sub.stats = (struct pp_ingest_stats){.write = true};
+    jq_go_on(op, jq_send(op, q->own, JQ_stats, on_own_written));
 }
 
 static void on_checked(struct pp_req *req)

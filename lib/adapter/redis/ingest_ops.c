@@ -231,6 +231,7 @@ enum pp_err pp_riq_stats(struct pp_ingest_queue *base, struct pp_ingest_stats *r
     if (!op)
         return err;
     pp_riq_args(op);
+    pp_redis_put_num(&op->call, r->write);
     pp_riq_send(op);
     return PP_OK;
 }

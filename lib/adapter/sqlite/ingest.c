@@ -34,6 +34,7 @@ static const char *const schema[] = {
     "UPDATE entries SET weight=max(photos, items, bytes/256);"
     "CREATE TABLE key_counts(client TEXT, hour INTEGER, n INTEGER NOT NULL, PRIMARY KEY(client, hour))"
     " WITHOUT ROWID;",
+    "CREATE TABLE probe(n INTEGER NOT NULL); INSERT INTO probe VALUES(0);",
 };
 
 #define COLUMNS                                                                                  \
@@ -48,6 +49,7 @@ enum { COLUMN_COUNT = 11, HOUR_MS = 3600000 };
     X(GIVE_BACK, "UPDATE entries SET state=0, deliveries=deliveries-1 WHERE state=1")                     \
     X(TOTALS, "SELECT count(*), total(photos), total(weight), total(bytes) FROM entries WHERE state<2")   \
     X(OLDEST, "SELECT min(created) FROM entries WHERE state<2")                                           \
+    X(PROBE, "UPDATE probe SET n=n+1")                                                                    \
     X(POISONED, "SELECT count(*) FROM entries WHERE state=2")                                             \
     X(ADD, "INSERT INTO entries(batch, client, refresh, replay, created, items, photos, cancelled, key, " \
            "rejected, weight, bytes, state, deliveries)"                                                  \
@@ -397,6 +399,8 @@ static enum pp_err op_list(struct pp_iq *q, struct pp_ingest_list *r)
 
 static enum pp_err op_stats(struct pp_iq *q, struct pp_ingest_stats *r)
 {
+    if (r->write)
+        pp_sq_run(&q->db, Q_PROBE, "");
     r->entries = q->entries;
     r->photos = q->photos;
     r->poisoned = (uint64_t)pp_sq_int(&q->db, 0, Q_POISONED, "");

@@ -23,6 +23,7 @@ struct pp_acceptor {
     struct pp_lane_home *home;
     uint64_t bytes; /* total bytes of the bodies on the lane */
     size_t busy;    /* number of posts whose done() has not fired yet */
+    bool failed;    /* the queue could not store the last entry */
     bool full;      /* the last append was refused because the ingest queue was full */
     /* Hash table, by name, of the posts with an Idempotency-Key whose append is in flight. */
     struct pp_acceptor_post *keyed;
@@ -55,6 +56,11 @@ void pp_acceptor_close(struct pp_acceptor *acceptor)
         pp_lane_close(acceptor->lane);
     pp_lane_home_close(acceptor->home);
     free(acceptor);
+}
+
+bool pp_acceptor_failed(const struct pp_acceptor *acceptor)
+{
+    return acceptor->failed;
 }
 
 size_t pp_acceptor_busy(const struct pp_acceptor *acceptor)
@@ -156,6 +162,7 @@ static void on_appended(struct pp_req *req)
 {
     struct pp_acceptor_post *post = req->data;
 
+    post->acceptor->failed = req->err == PP_EIO || req->err == PP_ENOSPC || req->err == PP_ECORRUPT;
     if ((req->err == PP_OK && !post->append.only_key) || req->err == PP_EFULL)
         note_full(post->acceptor, req->err == PP_EFULL);
     switch (req->err) {

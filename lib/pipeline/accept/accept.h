@@ -88,6 +88,8 @@ struct pp_acceptor_options {
 struct pp_acceptor *pp_acceptor_open(const struct pp_acceptor_options *options);
 /* Frees the acceptor. No post may be in flight. `acceptor` may be NULL. */
 void pp_acceptor_close(struct pp_acceptor *acceptor);
+/* Returns true if the queue could not store the entry of the latest post. */
+bool pp_acceptor_failed(const struct pp_acceptor *acceptor);
 /* Returns the number of posts in flight. */
 size_t pp_acceptor_busy(const struct pp_acceptor *acceptor);
 

@@ -44,6 +44,7 @@ static void end_job(struct plan_job *job)
     take_unref(job->take);
     job->take = NULL;
     job->step = PLAN_IDLE;
+    planner->failure = PP_OK;
     pp_planner_wake(planner);
 }
 
@@ -52,6 +53,7 @@ static void end_job(struct plan_job *job)
  * after FAILURES_MAX of them the entry is set aside. */
 static void pause_job(struct plan_job *job, const char *what, enum pp_err err)
 {
+    job->planner->failure = err;
     job->failures += err == PP_ECORRUPT || err == PP_EINVAL;
     pp_log(job->planner->o.log, PP_LOG_WARN, what, "batch", job->entry->batch_id, "error", pp_err_text(err),
            NULL);
@@ -149,6 +151,7 @@ static void on_planned(struct pp_req *req)
         pause_job(job, "items not planned", req->err);
         return;
     }
+    job->planner->failure = PP_OK;
     if (job->plan.n_backlog > 0)
         o->coordinator->ops->announce(o->coordinator, job->plan.backlog, job->plan.n_backlog);
     count_answered(job);
@@ -303,6 +306,7 @@ static void assign_jobs(struct pp_planner *planner)
 
 static void on_take_failed(struct pp_planner *planner, enum pp_err err)
 {
+    planner->failure = err;
     pp_log(planner->o.log, PP_LOG_WARN, "ingest queue unreadable", "error", pp_err_text(err), NULL);
     if (!planner->draining)
         pp_timer_sooner(planner->timer, TRY_AGAIN_MS);
@@ -317,6 +321,8 @@ static void on_taken(struct pp_req *req)
     planner->taking = NULL;
     if (req->err != PP_OK)
         on_take_failed(planner, req->err);
+    else if (jobs_running(planner) == 0)
+        planner->failure = PP_OK;
     if (some)
         planner->alone = false;
     for (size_t i = 0; some && i < t->r.n; i++) {
@@ -456,6 +462,11 @@ void pp_planner_drain(struct pp_planner *planner)
         pp_timer_stop(planner->jobs[i].pause);
         end_job(&planner->jobs[i]);
     }
+}
+
+enum pp_err pp_planner_failure(const struct pp_planner *planner)
+{
+    return planner->failure;
 }
 
 size_t pp_planner_busy(const struct pp_planner *planner)

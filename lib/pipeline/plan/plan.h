@@ -50,6 +50,9 @@ void pp_planner_close(struct pp_planner *planner);
 void pp_planner_wake(struct pp_planner *planner);
 /* Finishes the chunks in flight, and takes no more entries. */
 void pp_planner_drain(struct pp_planner *planner);
+/* Returns the error with which the latest step of a job has failed; PP_OK: the latest step has
+ * succeeded, or nothing is left to plan. */
+enum pp_err pp_planner_failure(const struct pp_planner *planner);
 /* Returns the number of running jobs, plus the number of requests for entries in flight. */
 size_t pp_planner_busy(const struct pp_planner *planner);
 

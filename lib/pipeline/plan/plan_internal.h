@@ -66,6 +66,7 @@ struct pp_planner {
      * while it has an entry that was delivered more than DELIVERIES_ALONE times. */
     bool alone;
     struct pp_timer *timer;
+    enum pp_err failure; /* the error of the latest step of a job; PP_OK: none */
 };
 
 /* --- chunk.c: reads a chunk, decides what its photos need --- */
