@@ -27,6 +27,9 @@ REFUSED = range(400, 500)
 ANY = range(200, 500)
 
 
+UNKNOWN = b""  # an echo: the request's mark may be anything
+
+
 class Bad(Exception):
     """The message is refused, and the connection closes."""
 
@@ -272,6 +275,7 @@ def expect(data, absolute):
         level, statuses, echo = judge(head)
         answer = Due(statuses, None if without_body else echo, True, without_body, head.get(b"expect") is not None)
         if level == "unsure":
+            answer.echo = UNKNOWN
             return [*due, answer], "unsure"
         if level == "body":
             try:
