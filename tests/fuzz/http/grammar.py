@@ -43,7 +43,8 @@ class Grammar:
     def request_line(self, method, target):
         if self.one_in(12):
             target = self.r.choice([b"http://127.0.0.1" + target, b"http://x:80" + target, b"*", b"x:443", b"//x" + target, b"\\", target + b"#f",
-                                    target + b" ", b" " + target, target + b"\xff", target[1:], b"http:/" + target, b"https://", b""])
+                                    target + b" ", b" " + target, target + b"\xff", target[1:], b"http:/" + target, b"https://", b"", b"HTTPS://[::1]:1" + target,
+                                    b"http://a@b" + target, b"http://x?" + target[1:], b"ftp://x" + target, b"http://" + target])
         if self.one_in(20):
             method = self.r.choice([b"get", b"CONNECT", b"TRACE", b"PRI", b"G\xe9T", b"", b"GET ", b"PATCH", b"OPTIONS", b"X" * 300])
         version = b"HTTP/1.1"

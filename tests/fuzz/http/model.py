@@ -16,6 +16,7 @@ HEAD_MAX, FIELDS_MAX, BODY_MAX, EXTRA_MAX = 16 << 10, 100, 1 << 20, 16 << 10
 KEY = b"fuzzer"
 BAD_BYTE = re.compile(rb"\r(?=[^\n])|(?<!\r)\n|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 REQUEST_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+) ([!-\"$-~]+) HTTP/1\.([01])")
+ABSOLUTE = re.compile(rb"(?i:https?)://[!$%&'()*+,\-.0-9:;=A-Z\[\]_a-z~]+([/?].*|)")
 TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 HOST = re.compile(rb"[!$%&'()*+,\-.0-9:;=A-Z\[\]_a-z~]*")
 WS_KEY = re.compile(rb"[A-Za-z0-9+/]{22}==")
@@ -120,8 +121,8 @@ def check_fields(head):
             raise Bad
 
 
-def read_head(text, absolute):
-    """Reads a head. absolute: the server takes targets in absolute form. Returns (Head, is it valid)."""
+def read_head(text):
+    """Returns (Head, is it valid)."""
     head = Head()
     lines = (text[2:] if text.startswith(b"\r\n") else text).split(b"\r\n")[:-2]
     method, space, _ = (lines[0] if lines else b"").partition(b" ")
@@ -132,11 +133,11 @@ def read_head(text, absolute):
         if not m:
             raise Bad
         head.target, head.version = m.group(2), int(m.group(3))
-        form = re.fullmatch(rb"(?i:http)://[!-.0-~]+(/.*)?", head.target) if absolute else None
-        if form:
-            head.target = form.group(1) or b"/"
         if head.target[:1] != b"/":
-            raise Bad
+            form = ABSOLUTE.fullmatch(head.target)
+            if not form:
+                raise Bad
+            head.target = form.group(1) if form.group(1)[:1] == b"/" else b"/" + form.group(1)
         read_fields(head, lines[1:])
         check_fields(head)
     except Bad:
@@ -258,7 +259,7 @@ def judge(head):
     return "body", (range(404, 405) if path.startswith(b"/v1/b") else range(200, 201)), name
 
 
-def expect(data, absolute):
+def expect(data):
     """Returns ([Due], end) for the bytes of a connection."""
     due, at = [], 0
     while at < len(data):
@@ -268,7 +269,7 @@ def expect(data, absolute):
             return [*due, Due(REFUSED)], "close"
         except More:
             return [*due, Due(REFUSED)], "more"
-        head, valid = read_head(data[at:end], absolute)
+        head, valid = read_head(data[at:end])
         without_body = head.method == b"HEAD"
         if not valid:
             return [*due, Due(REFUSED, without_body=without_body)], "close"
