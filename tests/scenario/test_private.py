@@ -36,8 +36,8 @@ def files(case):
     modes = modes_below(pool.data)
     check({"lock", "photopool.db", "photopool.db-wal", "deliveries.db", "ingest.db"} <= set(modes), f"files: {sorted(modes)}")
     for path, (is_folder, mode) in modes.items():
-        in_photos = path.split(os.sep)[0] == "photos"
-        same(mode, (0o755 if is_folder else 0o644) if in_photos else 0o600, f"mode of {path}")
+        is_photo = path == "photos" or path.startswith(("photos/sha256", "photos/tmp"))
+        same(mode, (0o755 if is_folder else 0o644) if is_photo else 0o600, f"mode of {path}")
     pool.stop()
 
 
