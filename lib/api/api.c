@@ -185,6 +185,7 @@ static void close_parts(struct pp_api *api)
     pp_health_close(api->health);
     pp_photos_close(api->photos);
     pp_acceptor_close(api->acceptor);
+    free(api->queue);
     pp_callers_close(api->callers);
     free(api);
 }

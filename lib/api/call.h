@@ -78,9 +78,12 @@ struct pp_api {
     struct pp_acceptor *acceptor; /* NULL without the role api */
     struct pp_health *health;
     struct pp_photos *photos; /* NULL without the role api */
-    struct pp_list polls;     /* the long-polls of GET /v1/events that wait (event_places.h) */
-    size_t streams;           /* the number of subscribers by SSE and WebSocket */
-    struct pp_list replays;   /* the replays whose items are being gathered */
+    char *queue;              /* the latest answer of GET /v1/queue, which is shown again for a short time */
+    size_t queue_n;
+    int64_t queue_ms;       /* when it was made, in ms of the loop's clock */
+    struct pp_list polls;   /* the long-polls of GET /v1/events that wait (event_places.h) */
+    size_t streams;         /* the number of subscribers by SSE and WebSocket */
+    struct pp_list replays; /* the replays whose items are being gathered */
     struct pp_api_replayed replayed[PP_API_REPLAYED]; /* a ring */
     size_t n_replayed;                                /* how many were ever put into the ring */
 };

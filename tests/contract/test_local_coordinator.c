@@ -179,6 +179,55 @@ static void damaged_marks_are_left_out(void **state)
     kit_close(&k);
 }
 
+static int count_rows(const char *path)
+{
+    sqlite3 *db;
+    sqlite3_stmt *st;
+
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(db, "SELECT count(*) FROM slots", -1, &st, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_step(st), SQLITE_ROW);
+    int n = sqlite3_column_int(st, 0);
+    sqlite3_finalize(st);
+    sqlite3_close(db);
+    return n;
+}
+
+static void release(struct kit *k, int64_t now)
+{
+    struct pp_slot_renewal renewal = {.client = "42"};
+    struct pp_coord_release r = {.req = {.done = on_done, .data = &k->done, .arena = &k->arena},
+                                 .worker = "w",
+                                 .now_ms = now,
+                                 .renewals = &renewal,
+                                 .n = 1};
+    k->done = false;
+    assert_int_equal(k->c->ops->release(k->c, &r), PP_OK);
+    pp_test_until(k->loop, is_done, &k->done, 5000);
+    assert_int_equal(r.req.err, PP_OK);
+}
+
+/* The file forgets idle clients while it is open, too. */
+static void idle_clients_are_forgotten(void **state)
+{
+    enum { HOUR = 3600000 };
+    struct kit k;
+
+    (void)state;
+    kit_open(&k);
+    (void)acquire(&k, 100, T0);
+    release(&k, T0);
+    change(k.path, "INSERT INTO slots(client, worker, reserved, updated_ms, boot) SELECT 'idle', '', 0,"
+                   " updated_ms, boot FROM slots");
+    (void)acquire(&k, 100, T0 + 24 * HOUR);
+    release(&k, T0 + 24 * HOUR); /* The other client has been idle for a day, and no longer. */
+    assert_int_equal(count_rows(k.path), 2);
+    (void)acquire(&k, 100, T0 + 26 * HOUR);
+    release(&k, T0 + 26 * HOUR);
+    assert_int_equal(count_rows(k.path), 1);
+    kit_close(&k);
+}
+
 static void a_file_of_another_kind_is_reported(void **state)
 {
     struct pp_loop *loop = pp_loop_open();
@@ -205,6 +254,7 @@ int main(void)
         cmocka_unit_test(a_reboot_spends_the_rate),
         cmocka_unit_test(what_a_crash_has_spent_was_sent_before_the_start),
         cmocka_unit_test(damaged_marks_are_left_out),
+        cmocka_unit_test(idle_clients_are_forgotten),
         cmocka_unit_test(a_file_of_another_kind_is_reported),
     };
 

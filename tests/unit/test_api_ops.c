@@ -700,6 +700,15 @@ static void queue(void **state)
     assert_true(json_is_true(api_at(t, "open.3.suspect")));
     assert_int_equal(api_int(t, "claimed"), 5);
     assert_int_equal(json_array_size(api_at(t, "outbox")), 0);
+    /* For a second all callers get this answer, and nothing is counted. */
+    t->ingest.stats.photos = 31;
+    pp_test_clock_pass(t->loop, 999);
+    assert_int_equal(api_get(t, "/v1/queue"), 200);
+    assert_int_equal(api_int(t, "ingest.photos"), 30);
+    pp_test_clock_pass(t->loop, 1);
+    assert_int_equal(api_get(t, "/v1/queue"), 200);
+    assert_int_equal(api_int(t, "ingest.photos"), 31);
+    pp_test_clock_pass(t->loop, 1000);
     t->store.err = PP_ETIMEOUT;
     assert_int_equal(api_get(t, "/v1/queue"), 503);
 }

@@ -22,11 +22,13 @@
 /* This many ms after a process has started, photo hosts have received all requests that the
  * previous process sent. */
 #define IN_FLIGHT_MS 300
-/* Opening the file deletes the rows of clients that have been idle for this many ms. */
-#define FORGET_MS  86400000
-#define MARK_BYTES 12
+/* Rows of clients that have been idle for this many ms are deleted when the file is opened, and each
+ * FORGET_EVERY_MS when slots are released. */
+#define FORGET_MS       86400000
+#define FORGET_EVERY_MS 3600000
+#define MARK_BYTES      12
 
-enum { SLOTS_BEGIN, SLOTS_COMMIT, SLOTS_GET, SLOTS_TAKE, SLOTS_RENEW, SLOTS_STATEMENTS };
+enum { SLOTS_BEGIN, SLOTS_COMMIT, SLOTS_GET, SLOTS_TAKE, SLOTS_RENEW, SLOTS_FORGET, SLOTS_STATEMENTS };
 
 static const char *const statements[SLOTS_STATEMENTS] = {
     [SLOTS_BEGIN] = "BEGIN IMMEDIATE",
@@ -36,11 +38,13 @@ static const char *const statements[SLOTS_STATEMENTS] = {
                    " VALUES(?1, ?2, ?3, ?4, ?5, ?6)",
     [SLOTS_RENEW] = "UPDATE slots SET reserved = ?3, updated_ms = ?4, marks = coalesce(?5, marks),"
                     " worker = ?6 WHERE client = ?1 AND worker = ?2",
+    [SLOTS_FORGET] = "DELETE FROM slots WHERE updated_ms < (SELECT max(updated_ms) FROM slots) - ?1",
 };
 
 struct pp_slots_db {
     sqlite3 *db;
     sqlite3_stmt *stmts[SLOTS_STATEMENTS];
+    int64_t forgot_ms; /* when rows were deleted last; 0: only when the file was opened */
     char boot[PP_BOOT_ID_MAX];
     bool rebooted; /* The machine has booted since the file was written, so the last writes may be lost. */
 };
@@ -63,22 +67,33 @@ static bool prepare_all(struct pp_slots_db *db)
     return ok;
 }
 
+static enum pp_err step(sqlite3_stmt *stmt)
+{
+    int rc = sqlite3_step(stmt);
+    sqlite3_reset(stmt);
+    if (rc == SQLITE_DONE || rc == SQLITE_ROW)
+        return PP_OK;
+    return rc == SQLITE_FULL ? PP_ENOSPC : rc == SQLITE_CORRUPT ? PP_ECORRUPT : PP_EIO;
+}
+
+static enum pp_err forget_idle(struct pp_slots_db *db)
+{
+    sqlite3_bind_int64(db->stmts[SLOTS_FORGET], 1, FORGET_MS);
+    return step(db->stmts[SLOTS_FORGET]);
+}
+
 /* Deletes rows of idle clients, and sets db->rebooted. */
 static bool look_back(struct pp_slots_db *db)
 {
-    sqlite3_stmt *old = NULL, *boots = NULL;
-    bool ok =
-        prepare(db, &boots, "SELECT 1 FROM slots WHERE boot <> ?1 LIMIT 1") &&
-        prepare(db, &old, "DELETE FROM slots WHERE updated_ms < (SELECT max(updated_ms) FROM slots) - ?1");
+    sqlite3_stmt *boots = NULL;
+    bool ok = prepare(db, &boots, "SELECT 1 FROM slots WHERE boot <> ?1 LIMIT 1");
     if (ok) {
         sqlite3_bind_text(boots, 1, db->boot, -1, SQLITE_STATIC);
         db->rebooted = sqlite3_step(boots) == SQLITE_ROW;
         sqlite3_reset(boots);
-        sqlite3_bind_int64(old, 1, FORGET_MS);
-        ok = sqlite3_step(old) == SQLITE_DONE;
+        ok = forget_idle(db) == PP_OK;
     }
     sqlite3_finalize(boots);
-    sqlite3_finalize(old);
     return ok;
 }
 
@@ -110,15 +125,6 @@ void pp_slots_db_close(struct pp_slots_db *db)
         sqlite3_finalize(db->stmts[i]);
     sqlite3_close(db->db);
     free(db);
-}
-
-static enum pp_err step(sqlite3_stmt *stmt)
-{
-    int rc = sqlite3_step(stmt);
-    sqlite3_reset(stmt);
-    if (rc == SQLITE_DONE || rc == SQLITE_ROW)
-        return PP_OK;
-    return rc == SQLITE_FULL ? PP_ENOSPC : rc == SQLITE_CORRUPT ? PP_ECORRUPT : PP_EIO;
 }
 
 enum pp_err pp_slots_db_begin(struct pp_slots_db *db)
@@ -288,5 +294,12 @@ enum pp_err pp_slots_db_renew(struct pp_slots_db *db, struct pp_coord_renew *r)
 
 enum pp_err pp_slots_db_release(struct pp_slots_db *db, struct pp_coord_release *r)
 {
-    return write_all(db, r->worker, r->renewals, r->n, r->now_ms, true);
+    enum pp_err err = write_all(db, r->worker, r->renewals, r->n, r->now_ms, true);
+
+    if (db->forgot_ms == 0)
+        db->forgot_ms = r->now_ms;
+    if (err != PP_OK || r->now_ms - db->forgot_ms < FORGET_EVERY_MS)
+        return err;
+    db->forgot_ms = r->now_ms;
+    return forget_idle(db);
 }

@@ -271,7 +271,7 @@ static void on_page_loaded(void *data, enum pp_err err)
 
     for (size_t i = 0; i < n; i++)
         add_saved(q->routes, &page->rows[i]);
-    if (n > 0 && page->more)
+    if (n > 0 && page->more && HASH_COUNT(q->routes->table) < PP_ROUTES_MAX)
         load_after(q->routes, page->rows[n - 1].client, page->rows[n - 1].domain);
     free_answered(q);
 }
