@@ -22,8 +22,8 @@
 /* This many ms after a process has started, photo hosts have received all requests that the
  * previous process sent. */
 #define IN_FLIGHT_MS 300
-/* Rows of clients that have been idle for this many ms are deleted when the file is opened, and each
- * FORGET_EVERY_MS when slots are released. */
+/* Rows of clients that have been idle for this many ms are deleted when the file is opened, and
+ * each FORGET_EVERY_MS when slots are released. */
 #define FORGET_MS       86400000
 #define FORGET_EVERY_MS 3600000
 #define MARK_BYTES      12
