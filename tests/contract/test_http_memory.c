@@ -14,7 +14,7 @@
 #include "base/ledger.h"
 #include "suite_http_kit.h"
 
-enum { PIECE = 256 * 1024 }; /* all bodies together decode at most this many bytes in one turn */
+enum { PIECE = 128 * 1024 }; /* all bodies together decode at most this many bytes in one turn */
 
 /* --- answers --- */
 

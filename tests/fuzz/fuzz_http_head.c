@@ -48,7 +48,7 @@ static void check_strings(const struct pp_http_head *h, size_t n)
 static enum pp_http_body_result feed(struct pp_http_body *b, const struct pp_http_head *h,
                                      struct pp_account *memory, const char *p, size_t n, size_t step)
 {
-    struct pp_http_bodies shared = {.inflate = step};
+    struct pp_http_bodies shared = {.work = step};
     enum pp_http_body_result r = pp_http_body_init(b, h, MAX_BODY, memory, &shared);
     for (size_t at = 0, used = 0; r == PP_BODY_MORE && at < n; at += used) {
         size_t some = step < n - at ? step : n - at;
@@ -56,8 +56,8 @@ static enum pp_http_body_result feed(struct pp_http_body *b, const struct pp_htt
         must(used <= some && (used == some || r != PP_BODY_MORE));
         must(b->n <= MAX_BODY + 1 && memory->used <= memory->limit);
         if (r == PP_BODY_PAUSED) {
-            must(used < some && shared.inflate == 0);
-            shared.inflate = step;
+            must(used < some && shared.work == 0);
+            shared.work = step;
             r = PP_BODY_MORE;
         }
     }

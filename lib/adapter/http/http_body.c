@@ -15,6 +15,7 @@ enum {
     MAX_CHUNK_DIGITS = 15,
     /* When all input is consumed, zlib holds at most the rest of one match, of 258 bytes. */
     MATCH_ROOM = 512,
+    PLAIN_BYTES = 8, /* as many bytes are copied in the time in which zlib decodes one */
 };
 
 static enum pp_http_body_result refuse_body(struct pp_http_body *b, enum pp_api_code code, const char *detail)
@@ -124,7 +125,7 @@ static void gzip_close(struct pp_http_body *b)
  * MORE, also if zlib could go on, or REFUSED. */
 static enum pp_http_body_result inflate_step(struct pp_http_body *b)
 {
-    size_t *left = &b->shared->inflate;
+    size_t *left = &b->shared->work;
     size_t room = b->cap - b->n - 1, most = *left > MATCH_ROOM ? *left : MATCH_ROOM;
     b->z->next_out = (unsigned char *)b->p + b->n;
     b->z->avail_out = (unsigned)(room < most ? room : most);
@@ -153,7 +154,7 @@ static enum pp_http_body_result inflate_some(struct pp_http_body *b, const char 
     b->z->next_in = (unsigned char *)(uintptr_t)p;
     b->z->avail_in = (unsigned)n;
     while (r == PP_BODY_MORE) {
-        if (b->z->avail_in > 0 && b->shared->inflate == 0) {
+        if (b->z->avail_in > 0 && b->shared->work == 0) {
             r = PP_BODY_PAUSED;
             break;
         }
@@ -180,11 +181,21 @@ static enum pp_http_body_result inflate_some(struct pp_http_body *b, const char 
  * number of bytes consumed: n, unless the result is PAUSED or REFUSED. */
 static enum pp_http_body_result content(struct pp_http_body *b, const char *p, size_t n, size_t *used)
 {
+    size_t *work = &b->shared->work;
+    enum pp_http_body_result r;
     pp_assert(n <= b->left, "bytes beyond the body or the chunk");
-    *used = n;
-    enum pp_http_body_result r = b->gzip ? inflate_some(b, p, n, used) : put(b, p, n);
-    if (b->gzip)
+    *used = 0;
+    if (*work == 0)
+        return PP_BODY_PAUSED;
+    if (b->gzip) {
+        r = inflate_some(b, p, n, used);
         b->left -= *used;
+    } else {
+        size_t cost = n / PLAIN_BYTES + 1;
+        *work -= cost < *work ? cost : *work;
+        *used = n;
+        r = put(b, p, n);
+    }
     b->coded += *used;
     return r;
 }

@@ -5,8 +5,8 @@
  *
  * Invariants: neither the content nor the encoded bytes exceed `max`; each body charges its memory
  * to an account; bytes that the client announced but did not send take no memory; each byte is
- * copied a bounded number of times (doubling); in one turn of the loop all bodies together decode a
- * bounded number of bytes. Uses only the allocator and zlib. */
+ * copied a bounded number of times (doubling); in one turn of the loop all bodies together cause a
+ * bounded amount of work. Uses only the allocator and zlib. */
 #ifndef PP_ADAPTER_HTTP_BODY_H
 #define PP_ADAPTER_HTTP_BODY_H
 
@@ -22,7 +22,9 @@ struct pp_account;
 
 /* What all bodies of a server share. */
 struct pp_http_bodies {
-    size_t inflate; /* number of bytes that bodies may still decode before the server turns to other work */
+    /* Number of bytes that bodies may still decode before the server turns to other work. A byte
+     * that needs no decoding counts as an eighth. */
+    size_t work;
     /* Called when the ledger has no memory left for bodies. It returns true if it has freed memory,
      * so that the body tries again. May be NULL. */
     bool (*reclaim)(void *data);
@@ -60,7 +62,7 @@ struct pp_http_body {
     struct pp_http_refusal why; /* why the body is refused; valid after PP_BODY_REFUSED */
 };
 
-/* PAUSED: the bytes that bodies may decode in this turn are used up, and input is left. */
+/* PAUSED: `work` is used up, and input is left. */
 enum pp_http_body_result { PP_BODY_MORE, PP_BODY_DONE, PP_BODY_PAUSED, PP_BODY_REFUSED };
 
 /* Prepares to read the body that `head` announces, with at most `max` bytes of content. Allocates

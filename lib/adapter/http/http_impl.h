@@ -41,8 +41,10 @@ enum {
     /* Most bytes of any other read. This bounds the input that follows a request. */
     PP_HTTP_READ_MIN = 16 * 1024,
     PP_HTTP_HEAD_OUT = 16 * 1024, /* most bytes of an answer's head */
-    /* All bodies together decode at most this many bytes in one turn of the loop: some 2 ms. */
-    PP_HTTP_INFLATE_A_TURN = 256 * 1024,
+    /* All bodies together decode at most this many bytes in one turn of the loop: about 1 ms. When
+     * many wait, each decodes at most PP_HTTP_WORK_SLICE at a time. */
+    PP_HTTP_WORK_A_TURN = 128 * 1024,
+    PP_HTTP_WORK_SLICE = 64 * 1024,
 };
 
 enum pp_conn_state {
@@ -120,7 +122,7 @@ struct pp_conn {
     struct pp_node in_spares;
     bool read_end; /* the client has shut its side of the connection */
     /* The list of the server in which the connection waits to consume its input: `ready` or
-     * `inflating`; NULL: none. */
+     * `working`; NULL: none. */
     struct pp_list *queue;
     struct pp_node in_queue;
 };
@@ -137,7 +139,7 @@ struct pp_http {
     struct pp_timer *accept_timer; /* ends accept_waits */
     bool accept_logged;            /* the log has said so, at accept_logged_ms */
     int64_t accept_logged_ms;
-    /* Active while connections are in `ready` or `inflating`. */
+    /* Active while connections are in `ready` or `working`. */
     uv_idle_t next_turn;
     struct pp_timer *sweep; /* fires when the next connection's state times out */
     struct pp_timer *look;  /* the timer that checks streams; active while there are streams */
@@ -145,7 +147,7 @@ struct pp_http {
     struct pp_list states[PP_CONN_STATES];
     struct pp_list spares;      /* the connections in places for supervisors, oldest first */
     struct pp_list ready;       /* connections with input that they consume in the loop's next turn */
-    struct pp_list inflating;   /* connections with gzip to decode, in this order, as each turn permits */
+    struct pp_list working;     /* connections with bytes of a body, as many as each turn permits */
     struct pp_http_peer *peers; /* hash table of the addresses that have connections (http_peer.h) */
     struct pp_http_bodies bodies;
     struct pp_ledger *ledger; /* the ledger of the options, or `own_ledger` */
@@ -163,7 +165,7 @@ struct pp_http {
 /* --- http_server.c --- */
 /* Decrements server->live. Frees the server when it becomes 0. */
 void pp_http_unref(struct pp_http *s);
-/* Makes the loop's next turn run the connections in `ready` and `inflating`. */
+/* Makes the loop's next turn run the connections in `ready` and `working`. */
 void pp_http_next_turn(struct pp_http *s);
 int64_t pp_http_timeout(const struct pp_http *s, enum pp_conn_state state);
 /* Returns how many connections that are no streams may be open now. */
@@ -232,7 +234,7 @@ bool pp_http_reclaim_answers(struct pp_http *s, const struct pp_account *full);
 /* Consumes bytes of p[0..n) as far as the state allows, and returns their number. May change the
  * state, even to CLOSING. */
 size_t pp_conn_eat(struct pp_conn *c, const char *p, size_t n);
-/* Puts the connection into `queue`, server->ready or server->inflating, unless it waits already. */
+/* Puts the connection into `queue`, server->ready or server->working, unless it waits already. */
 void pp_conn_defer(struct pp_conn *c, struct pp_list *queue);
 /* Answers the request with a problem document, and closes the connection. */
 void pp_conn_refuse(struct pp_conn *c, const struct pp_http_refusal *why);

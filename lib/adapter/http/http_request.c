@@ -213,7 +213,7 @@ static size_t eat_body(struct pp_conn *c, const char *p, size_t n)
     enum pp_http_body_result r = pp_http_body_feed(b, p, n, &used);
     pp_conn_pace(c, b->n - before);
     if (r == PP_BODY_PAUSED)
-        pp_conn_defer(c, &c->server->inflating);
+        pp_conn_defer(c, &c->server->working);
     else if (r != PP_BODY_MORE)
         on_body_result(c, r);
     return used;

@@ -102,10 +102,15 @@ static void on_next_turn(uv_idle_t *idle)
     uv_idle_stop(idle);
     for (size_t n = s->ready.n; n > 0 && !pp_list_empty(&s->ready); n--)
         run_first(&s->ready);
-    s->bodies.inflate = PP_HTTP_INFLATE_A_TURN;
-    while (s->bodies.inflate > 0 && !pp_list_empty(&s->inflating))
-        run_first(&s->inflating);
-    if (!pp_list_empty(&s->inflating))
+    size_t left = PP_HTTP_WORK_A_TURN;
+    while (left > 0 && !pp_list_empty(&s->working)) {
+        size_t slice = left < PP_HTTP_WORK_SLICE ? left : PP_HTTP_WORK_SLICE;
+        s->bodies.work = slice;
+        run_first(&s->working);
+        left -= slice - s->bodies.work;
+    }
+    s->bodies.work = left;
+    if (!pp_list_empty(&s->working))
         pp_http_next_turn(s);
 }
 
@@ -184,7 +189,7 @@ static void close_server(struct pp_http_server *port)
             pp_conn_close(c);
     }
     pp_assert(s->stats.connections == 0 && s->stats.streams == 0 && pp_list_empty(&s->ready) &&
-                  pp_list_empty(&s->inflating),
+                  pp_list_empty(&s->working),
               "connections are left after all were closed");
     pp_timer_close(s->sweep);
     pp_timer_close(s->look);
@@ -246,13 +251,12 @@ static struct pp_http *server_new(struct pp_loop *loop, const struct pp_http_opt
     s->loop = loop;
     s->options = *o;
     s->handler = *handler;
-    s->bodies =
-        (struct pp_http_bodies){.inflate = PP_HTTP_INFLATE_A_TURN, .reclaim = pp_http_reclaim, .data = s};
+    s->bodies = (struct pp_http_bodies){.work = PP_HTTP_WORK_A_TURN, .reclaim = pp_http_reclaim, .data = s};
     pp_ledger_init(&s->own_ledger);
     s->ledger = o->ledger ? o->ledger : &s->own_ledger;
     s->date_second = -1;
     pp_list_init(&s->ready);
-    pp_list_init(&s->inflating);
+    pp_list_init(&s->working);
     pp_list_init(&s->spares);
     for (int i = 0; i < PP_CONN_STATES; i++)
         pp_list_init(&s->states[i]);

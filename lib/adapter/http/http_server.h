@@ -22,7 +22,7 @@
  *   references at most max_stream_bytes.
  * - The ledger bounds the memory of all bodies; the server closes slow ones to make room. A
  *   connection without a request needs a few hundred bytes.
- * - In one turn of the loop all bodies together decode at most 256 KiB of gzip.
+ * - In one turn of the loop all bodies together decode at most 128 KiB of gzip, or take 1 MiB.
  * - All functions and callbacks run on the loop's thread. */
 #ifndef PP_ADAPTER_HTTP_SERVER_H
 #define PP_ADAPTER_HTTP_SERVER_H
