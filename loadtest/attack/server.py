@@ -64,6 +64,8 @@ class Server:
     def latencies(self, begin, end):
         """Returns {kind: [(ms, status)...]} of the honest requests that ended between two moments."""
         found = {}
+        if not os.path.exists(self.lines):  # the honest callers have just been started
+            return {}
         with open(self.lines, encoding="ascii") as f:
             for line in f:
                 if line.endswith("\n"):
