@@ -801,7 +801,7 @@ static void photos_that_wait_end_with_the_process(void **state)
     fail_at(&k.store, OP_PUT, 1, PP_ENOSPC);
     begin(&o, &k, p, C);
     pp_test_until(k.loop, is_closed, &k, 10000);
-    pp_keep_give_up(k.keep);
+    pp_keep_give_up(k.keep, PP_ECANCELED);
     assert_int_equal(o.kepts, 1);
     assert_int_equal(o.err, PP_ECANCELED);
     kit_close(&k);

@@ -372,6 +372,75 @@ static void the_list_of_tiers_gets_shorter(void **state)
     assert_int_equal(world_finished(w, "b_1").photos[PP_OUTCOME_STORED], 3);
 }
 
+/* --- the blob store fails --- */
+
+/* Puts a file in place of the folder of all photos, or removes it again. */
+static void break_photos(struct world *w, bool broken)
+{
+    char path[600], away[600];
+
+    (void)snprintf(path, sizeof(path), "%s/photos/sha256", w->dir);
+    (void)snprintf(away, sizeof(away), "%s/photos/away", w->dir);
+    if (broken) {
+        assert_int_equal(rename(path, away), 0);
+        FILE *f = fopen(path, "w");
+        assert_non_null(f);
+        (void)fclose(f);
+    } else {
+        assert_int_equal(remove(path), 0);
+        assert_int_equal(rename(away, path), 0);
+    }
+}
+
+static bool gate_closed(void *data)
+{
+    return pp_gate_closed(((struct world *)data)->p.gate);
+}
+
+/* Claims stop until the store works again, and each photo is fetched once. */
+static void a_failing_blob_store_costs_no_requests(void **state)
+{
+    struct world *w = *state;
+
+    world_open(w);
+    break_photos(w, true);
+    world_post(w, "42", "b_1", 40, 1, PP_REFRESH_KNOWN, "bytes=2000");
+    world_until(w, gate_closed, w);
+    world_run(w, 5000);
+    assert_true(gate_closed(w));
+    break_photos(w, false);
+    struct pp_batch b = world_finished(w, "b_1");
+    assert_int_equal(b.photos[PP_OUTCOME_STORED], 40);
+    assert_false(gate_closed(w));
+    assert_int_equal(w->p.metrics.fetch_thrown_away, 0);
+    assert_int_equal(world_seen(w, "42").requests, 40);
+}
+
+static bool holds_nothing(void *data)
+{
+    const struct world *w = data;
+    return pp_claimer_slots(w->p.claimer) == 0 && pp_claimer_in_flight(w->p.claimer) == 0;
+}
+
+/* Another worker's store may work, so after a while the worker keeps neither slots nor tasks. */
+static void a_worker_whose_blob_store_fails_hands_over(void **state)
+{
+    struct world *w = *state;
+
+    w->params.sole_worker = false;
+    w->step_ms = 100;
+    world_open(w);
+    break_photos(w, true);
+    world_post(w, "42", "b_1", 5, 1, PP_REFRESH_KNOWN, "bytes=2000");
+    world_until(w, gate_closed, w);
+    assert_false(holds_nothing(w));
+    world_until(w, holds_nothing, w);
+    assert_true(gate_closed(w));
+    assert_int_equal(pp_claimer_unsettled(w->p.claimer), 0);
+    break_photos(w, false);
+    assert_int_equal(world_finished(w, "b_1").photos[PP_OUTCOME_STORED], 5);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
@@ -397,6 +466,8 @@ int main(void)
         T(a_renewal_takes_long),
         T(a_claim_takes_long),
         T(the_list_of_tiers_gets_shorter),
+        T(a_failing_blob_store_costs_no_requests),
+        T(a_worker_whose_blob_store_fails_hands_over),
     };
 #undef T
     return cmocka_run_group_tests_name("pipeline with faults", tests, NULL, NULL);

@@ -298,11 +298,18 @@ static bool idle(const struct claim_client *c, int64_t now)
            now - c->active_ms >= CLAIM_IDLE_MS && claim_nothing_due(c);
 }
 
+/* Returns true if a resource of this worker has failed for so long that other workers, if there are
+ * any, are to serve its clients. */
+static bool hands_over(const struct pp_claimer *claimer)
+{
+    return !claimer->o.params->sole_worker && pp_gate_closed_ms(claimer->o.gate) >= CLAIM_HAND_OVER_MS;
+}
+
 static bool pick_done(const struct claim_client *c, int64_t now)
 {
     if (c->state != CLAIM_HELD || c->unsettled > 0 || c->slot.in_flight > 0 || referred_to(c))
         return false;
-    return c->leaving || idle(c, now);
+    return c->leaving || idle(c, now) || hands_over(c->claimer);
 }
 
 static bool pick_renewal(const struct claim_client *c, int64_t now)
@@ -357,6 +364,8 @@ void pp_claimer_tend_slots(struct pp_claimer *claimer)
         if (c->state == CLAIM_HELD && pp_slot_expired(&c->slot, now) && !claimer->o.params->sole_worker)
             on_slot_lost(c);
     }
+    for (uint32_t i = 0; i < claimer->n_loops && hands_over(claimer); i++)
+        pp_fetch_loop_give_up(claimer->loops[i]);
     claim_let_go(claimer);
     for_batches(claimer, pick_done, release);
     for_batches(claimer, pick_renewal, renew);

@@ -25,6 +25,9 @@ enum {
     CLAIM_AHEAD_GRID_MS = 1000,
     /* --- intervals of slots --- */
     CLAIM_IDLE_MS = 10000, /* a slot without tasks is released after this time */
+    /* After a resource of this worker has failed for this long, the worker leaves its slots and
+     * tasks to other workers. */
+    CLAIM_HAND_OVER_MS = 30000,
     /* After a refusal, a worker requests the slot again at a multiple of this time. */
     CLAIM_REFUSED_GRID_MS = 500,
     /* After a hint that a refused slot may be free, a worker waits for CLAIM_HINT_MS, plus

@@ -140,6 +140,17 @@ bool pp_gate_closed(const struct pp_gate *gate)
     return false;
 }
 
+int64_t pp_gate_closed_ms(const struct pp_gate *gate)
+{
+    int64_t longest = 0;
+    for (size_t k = 0; gate && k < PP_GATE_KINDS; k++) {
+        const struct pp_local_fault *f = &gate->faults[k].state;
+        if (f->state != PP_LOCAL_WELL && now_of(gate) - f->since_ms > longest)
+            longest = now_of(gate) - f->since_ms;
+    }
+    return longest;
+}
+
 enum pp_gate_kind pp_gate_why(const struct pp_gate *gate)
 {
     size_t k = 0;

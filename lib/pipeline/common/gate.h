@@ -84,6 +84,8 @@ bool pp_gate_blobs_failing(const struct pp_gate *gate);
 
 /* Returns true if nothing may be claimed. `gate` may be NULL: it is open. */
 bool pp_gate_closed(const struct pp_gate *gate);
+/* Returns for how many ms the gate has been closed; 0: it is open. `gate` may be NULL. */
+int64_t pp_gate_closed_ms(const struct pp_gate *gate);
 /* Returns the first resource that fails. The gate must be closed. */
 enum pp_gate_kind pp_gate_why(const struct pp_gate *gate);
 /* Returns the reason with which transfers are handed back that fail because of the resource. */

@@ -5,6 +5,7 @@
  * time parked for a permit moves the deadline (pp_runner_hop), and a transfer whose body waited for
  * our disk is handed back, not failed. The runner drains the body of an answer that is not a photo
  * for at most RUN_DRAIN_MS; the HTTP status is the result even if the rest does not arrive. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,6 +50,11 @@ static void stop_draining(struct fetch_run *r)
 {
     /* This is a copy, because run_cut() frees the exchange's text. */
     char *location = r->x.location ? strdup(r->x.location) : NULL;
+    if (r->x.location && !location) {
+        run_cut(r);
+        run_local_fault(r, ENOMEM);
+        return;
+    }
     run_cut(r);
     r->x.location = location;
     r->x.code = 0;

@@ -12,7 +12,7 @@
 #include "pipeline/fetch/run.h"
 
 /* Bits of what the main loop asks for. */
-enum control { CONTROL_HAND_BACK = 1, CONTROL_RETRY = 2, CONTROL_STOP = 4 };
+enum control { CONTROL_HAND_BACK = 1, CONTROL_RETRY = 2, CONTROL_STOP = 4, CONTROL_GIVE_UP = 8 };
 
 struct pp_fetch_loop {
     struct pp_fetch_loop_options o;
@@ -71,8 +71,10 @@ static void on_orders(void *data, struct pp_list *mail)
             pp_keep_retry(f->keep);
         if (control & CONTROL_HAND_BACK) {
             pp_runner_hand_back(f->runner);
-            pp_keep_give_up(f->keep);
+            pp_keep_give_up(f->keep, PP_ECANCELED);
         }
+        if (control & CONTROL_GIVE_UP)
+            pp_keep_give_up(f->keep, PP_EIO);
         f->stopping |= (control & CONTROL_STOP) != 0;
     }
     if (f->stopping && pp_runner_in_flight(f->runner) == 0 && pp_keep_idle(f->keep))
@@ -195,6 +197,11 @@ static void send_control(struct pp_fetch_loop *f, enum control what)
 void pp_fetch_loop_hand_back(struct pp_fetch_loop *f)
 {
     send_control(f, CONTROL_HAND_BACK);
+}
+
+void pp_fetch_loop_give_up(struct pp_fetch_loop *f)
+{
+    send_control(f, CONTROL_GIVE_UP);
 }
 
 void pp_fetch_loop_retry(struct pp_fetch_loop *f)

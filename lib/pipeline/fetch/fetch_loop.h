@@ -43,6 +43,8 @@ void pp_fetch_loop_post(struct pp_fetch_loop *f, struct pp_list *orders);
 void pp_fetch_loop_hand_back(struct pp_fetch_loop *f);
 /* Orders the fetch loop to store the photos that wait for the blob store (pp_keep_retry). */
 void pp_fetch_loop_retry(struct pp_fetch_loop *f);
+/* Orders the fetch loop to hand back the photos that wait for the blob store. */
+void pp_fetch_loop_give_up(struct pp_fetch_loop *f);
 /* Stops the thread and waits for its end. Every transfer must have finished. `f` may be NULL. */
 void pp_fetch_loop_close(struct pp_fetch_loop *f);
 

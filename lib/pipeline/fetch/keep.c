@@ -483,10 +483,10 @@ void pp_keep_retry(struct pp_keep *keep)
     }
 }
 
-void pp_keep_give_up(struct pp_keep *keep)
+void pp_keep_give_up(struct pp_keep *keep, enum pp_err err)
 {
     for (struct pp_body *body; (body = pop_waiting(keep));)
-        report_kept(body, PP_ECANCELED);
+        report_kept(body, err);
 }
 
 static void on_job_done(struct pp_job *job)

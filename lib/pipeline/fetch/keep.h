@@ -44,8 +44,8 @@ void pp_keep_close(struct pp_keep *keep);
 bool pp_keep_idle(const struct pp_keep *keep);
 /* Stores the bodies that wait for the blob store. A body that fails too often reports its error. */
 void pp_keep_retry(struct pp_keep *keep);
-/* Ends the bodies that wait for the blob store: each reports PP_ECANCELED. */
-void pp_keep_give_up(struct pp_keep *keep);
+/* Ends the bodies that wait for the blob store: each reports `err`. */
+void pp_keep_give_up(struct pp_keep *keep, enum pp_err err);
 
 struct pp_body_events {
     void (*on_resume)(void *data); /* the caller may append again; called after PP_FLOW_PAUSE */

@@ -1,6 +1,7 @@
 /* redirect.c: checks targets and follows redirects. libcurl does not follow redirects: the runner
  * parses, checks (core/target.h) and resolves each redirect's URL like the first one, and needs a
  * permit for it (DESIGN.md section 7). */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,18 +23,22 @@ uint16_t run_check_target(struct fetch_run *r)
     return code != 0 ? run_denied_code(r, code) : 0;
 }
 
-bool run_set_url(struct fetch_run *r, const struct pp_url *url)
+uint16_t run_set_url(struct fetch_run *r, const struct pp_url *url)
 {
     char *scratch = r->runner->scratch;
     size_t n = pp_url_format(url, scratch, PP_URL_TEXT_MAX);
-    char *text = n > 0 ? strndup(scratch, n) : NULL;
-    if (!text || pp_url_parse(&r->url, text, n) != 0) {
+    if (n == 0)
+        return PP_CODE_BAD_URL;
+    char *text = strndup(scratch, n);
+    if (!text)
+        return PP_CODE_INTERNAL;
+    if (pp_url_parse(&r->url, text, n) != 0) {
         free(text);
-        return false;
+        return PP_CODE_BAD_URL;
     }
     free(r->text);
     r->text = text;
-    return true;
+    return 0;
 }
 
 /* --- following redirects --- */
@@ -66,8 +71,9 @@ static uint16_t follow_location(struct fetch_run *r)
     if (r->hops > r->runner->o.params->max_redirects)
         return PP_CODE_REDIRECT_LIMIT;
     r->other_host |= !same_origin(&next, &r->url);
-    if (!run_set_url(r, &next))
-        return PP_CODE_BAD_RESPONSE;
+    code = run_set_url(r, &next);
+    if (code != 0)
+        return code == PP_CODE_INTERNAL ? code : PP_CODE_BAD_RESPONSE;
     return run_check_target(r);
 }
 
@@ -77,6 +83,10 @@ void run_enter_parked(struct fetch_run *r)
 
     snprintf(host, sizeof(host), "%s", r->url.host);
     uint16_t code = follow_location(r);
+    if (code == PP_CODE_INTERNAL) {
+        run_local_fault(r, ENOMEM);
+        return;
+    }
     if (code != 0) {
         run_fail(r, code, "%.150s: %s", host, pp_code_info(code)->sentence);
         return;

@@ -187,11 +187,13 @@ void pp_runner_start(struct pp_runner *runner, struct pp_transfer *t)
         pp_timer_start(runner->sweep, PP_SWEEP_MS, PP_SWEEP_MS);
     runner->sweeping = true;
     uint16_t code = pp_url_parse(&url, t->task->url, strlen(t->task->url));
-    if (code == 0 && !run_set_url(r, &url))
-        code = PP_CODE_BAD_URL;
+    if (code == 0)
+        code = run_set_url(r, &url);
     if (code == 0)
         code = run_check_target(r);
-    if (code != 0)
+    if (code == PP_CODE_INTERNAL)
+        run_local_fault(r, ENOMEM);
+    else if (code != 0)
         run_fail(r, code, "%s", pp_code_info(code)->sentence);
     else
         run_enter_resolve(r);

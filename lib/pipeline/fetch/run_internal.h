@@ -106,9 +106,9 @@ uint16_t run_denied_code(const struct fetch_run *r, uint16_t code);
 /* Returns 0, or the code that says why r->url may not be requested. If the host is a name, its
  * addresses are checked later. */
 uint16_t run_check_target(struct fetch_run *r);
-/* Makes `url` the run's target and writes its canonical text. Returns false if the text is too
- * long, or when out of memory. */
-bool run_set_url(struct fetch_run *r, const struct pp_url *url);
+/* Makes `url` the run's target and writes its canonical text. Returns 0, PP_CODE_BAD_URL if the
+ * text is too long, or PP_CODE_INTERNAL when out of memory. */
+uint16_t run_set_url(struct fetch_run *r, const struct pp_url *url);
 bool run_is_redirect(int status);
 /* Follows the answer's Location: parks the run until it gets a permit, or ends the run as
  * failed. */
