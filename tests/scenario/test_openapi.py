@@ -335,6 +335,8 @@ def batches(r):
     same(len(api("listResults", again["batch_id"], query=[("status", "partial"), ("code", "http_404"), ("limit", 1)])["results"]), 1, "partial ones")
     api("listResults", again["batch_id"], query=[("status", "open")], due=400, code="bad_parameter")
     api("listResults", r.nobody["id"], due=404)
+    same([v["code"] for v in api("listRejected", again["batch_id"])["rejected"]], ["bad_type"], "rejected items")
+    api("listRejected", r.nobody["id"], due=404)
     same(api("getItem", "42", "ad/2")["data"]["status"], "complete", "an item without photos")
     api("getItem", "42", "ad/2", key="bound")
     api("getItem", "42", "nobody", due=404)
