@@ -554,6 +554,36 @@ static void settling_nonsense_is_refused(void **state)
     assert_true(sk_photo(k, "c", "p")->claimed);
 }
 
+/* A due time that no delay can have comes from a wrong clock. */
+static void a_due_time_beyond_all_delays_is_now(void **state)
+{
+    enum { HOUR = 3600000 };
+    struct store_kit *k = *state;
+    sk_plan(k, "c", "b_1", "a: p");
+    struct pp_claim_want want = {.client = "c", .n = 1, .hash_hi = UINT32_MAX};
+    const struct pp_store_claim bounded = {.worker = KIT_WORKER,
+                                           .lease_ms = KIT_LEASE_MS,
+                                           .wants = &want,
+                                           .n_wants = 1,
+                                           .now_ms = k->now,
+                                           .latest_ms = k->now + 2 * HOUR};
+    for (int hours = 1; hours <= 30; hours += 29) {
+        struct pp_settlement s = sk_settlement(sk_claim_photo(k, "c", "p"), PP_OUTCOME_FAILED);
+        s.kind = PP_SETTLE_RETRY;
+        s.due_ms = k->now + hours * (int64_t)HOUR;
+        sk_settle(k, KIT_WORKER, &s, 1);
+        struct pp_store_claim r = bounded;
+        KIT_OK(k, claim, &r);
+        if (r.n == 0 && r.next[0].due_ms <= k->now) /* the store has corrected the time */
+            KIT_OK(k, claim, &r);
+        assert_int_equal(r.n, hours > 2);
+        if (hours > 2)
+            return;
+        assert_int_equal(r.next[0].due_ms, s.due_ms);
+        k->now = s.due_ms;
+    }
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, sk_open, sk_close)
 static const struct CMUnitTest tests[] = {
     T(earliest_due_first),
@@ -573,5 +603,6 @@ static const struct CMUnitTest tests[] = {
     T(lapsed_orphans_are_gone),
     T(every_transition),
     T(settling_nonsense_is_refused),
+    T(a_due_time_beyond_all_delays_is_now),
 };
 const struct store_tests store_claim_tests = {tests, sizeof tests / sizeof *tests};

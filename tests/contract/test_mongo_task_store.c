@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "adapter/mongo/mongo_store.h"
+#include "base/clock.h"
 #include "mongo_server.h"
 #include "suite_mongo_kit.h"
 #include "test_loop.h"
@@ -447,6 +448,28 @@ static void stubs_are_few(void **state)
     mongoc_client_destroy(client);
 }
 
+/* A worker whose clock is an hour ahead sees the due times that another worker has written. */
+static void workers_whose_clocks_differ_agree(void **state)
+{
+    enum { AHEAD_MS = 3600000, DUE_MS = 5000, ERROR_MS = 500 };
+    struct store_kit *k = *state;
+    sk_plan(k, "c", "b_1", "a: p");
+    struct pp_settlement s = sk_settlement(sk_claim_photo(k, "c", "p"), PP_OUTCOME_FAILED);
+    s.kind = PP_SETTLE_RETRY;
+    s.due_ms = k->now + DUE_MS;
+    sk_settle(k, KIT_WORKER, &s, 1);
+    int64_t anchor = pp_clock_anchor_ms();
+    pp_clock_set_anchor(anchor + AHEAD_MS);
+    sk_reopen(k);
+    k->now += AHEAD_MS;
+    struct pp_store_claim *c = sk_claim(k, "c", 0, 1);
+    assert_int_equal(c->n, 0);
+    assert_in_range(c->next[0].due_ms, k->now + DUE_MS - ERROR_MS, k->now + DUE_MS + ERROR_MS);
+    k->now += DUE_MS + ERROR_MS;
+    assert_int_equal(sk_claim(k, "c", 0, 1)->n, 1);
+    pp_clock_set_anchor(anchor);
+}
+
 /* A process repeats an interrupted chunk. It cannot know how long the inserts took, nor whether a
  * reader of the outbox has already passed their numbers. So the outbox shows the items that ended
  * in this chunk a second time. */
@@ -514,6 +537,7 @@ int main(int argc, char **argv)
         T(an_end_that_nobody_wrote_down),
         T(stubs_are_few),
         T(a_repeated_plan_is_not_passed),
+        T(workers_whose_clocks_differ_agree),
         T(an_older_schema),
     };
     int failed = pp_suite_task_store(&mk_subject);

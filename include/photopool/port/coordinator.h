@@ -13,7 +13,7 @@
  *
  * A lease lasts lease_ms from the coordinator's answer, by the coordinator's clock. A holder
  * measures the lease from before its request, and sends nothing after the lease. All times here are
- * the caller's wall clock; an adapter with its own clock translates.
+ * the caller's steady wall time; an adapter with its own clock translates.
  *
  * The cut: all held slots of a client have the same (rpm, concurrency, shares). The coordinator
  * refuses a request for a slot with another cut while a slot is held under the old one. The first

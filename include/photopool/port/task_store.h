@@ -15,6 +15,8 @@
  *    than any before in this store.
  *  - An item is complete when every photo has bytes (or it has no photos), failed when none has,
  *    else partial.
+ *  - Leases and due times (now_ms, due_ms, until) are steady wall times (base/clock.h). A store of
+ *    several processes keeps them by its own clock. Other times are dates.
  *  - All writes of one call are atomic per item and per task; an adapter with transactions makes
  *    the whole call atomic. */
 #ifndef PHOTOPOOL_PORT_TASK_STORE_H
