@@ -2,6 +2,7 @@
  * against a real origin, and turn entries of the ingest queue into finished items.
  * test_pipeline_faults.c has failing ports, test_pipeline_limits.c has limits, and tests/scenario
  * runs the whole product. */
+#include "adapter/sqlite/sqlite_store.h"
 #include "runtime/loop.h"
 #include "suite_pipeline_kit.h"
 
@@ -75,6 +76,67 @@ static void restart_goes_on(void **state)
     assert_int_equal(b.photos[PP_OUTCOME_STORED], 60);
 }
 
+static void mark_done(struct pp_req *req)
+{
+    *(bool *)req->data = true;
+}
+
+static bool is_done(void *done)
+{
+    return *(bool *)done;
+}
+
+/* Asks the log how many events it has removed. */
+static uint64_t cleaned(struct world *w)
+{
+    bool done = false;
+    struct pp_arena arena;
+    pp_arena_init(&arena, 0);
+    struct pp_log_read r = {
+        .req = {.done = mark_done, .data = &done, .arena = &arena}, .limit = 1, .max_bytes = 1000};
+    assert_int_equal(w->p.events->ops->read(w->p.events, &r), PP_OK);
+    world_until(w, is_done, &done);
+    pp_arena_fini(&arena);
+    return r.cleaned;
+}
+
+static bool has_cleaned(void *arg)
+{
+    return cleaned(arg) > 0;
+}
+
+/* No process has the role cron, and the event log stays bounded. */
+static void events_are_removed_without_cron(void **state)
+{
+    struct world *w = *state;
+    struct pp_event e = {
+        .at_ms = pp_loop_wall(w->loop), .key = "ops", .type = "x", .data = "{}", .data_n = 2};
+    const unsigned roles = w->p.roles;
+    char path[4096];
+    bool done = false;
+    struct pp_arena arena;
+
+    pp_arena_init(&arena, 0);
+    w->p.roles = PP_ROLE_DELIVER; /* From now on, this process only appends events. */
+    w->params.events_ms = 86400000;
+    w->params.events_bytes = 1000;
+    snprintf(path, sizeof(path), "%s/events.db", w->dir);
+    assert_int_equal(pp_sqlite_event_log_open(w->loop, path, &w->p.events), PP_OK);
+    struct pp_log_append r = {
+        .req = {.done = mark_done, .data = &done, .arena = &arena}, .events = &e, .n = 1};
+    assert_int_equal(w->p.events->ops->append(w->p.events, &r), PP_OK);
+    world_until(w, is_done, &done);
+    pp_arena_fini(&arena);
+    assert_int_equal(cleaned(w), 0);
+    w->params.events_bytes = 1;
+    world_until(w, has_cleaned, w);
+    w->p.roles = roles;
+    world_run(w, 1000);
+    struct pp_event_log *log = w->p.events;
+    w->p.events = NULL;
+    log->ops->close(log);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -84,6 +146,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(failures_are_final_or_retried, world_setup_open, world_teardown_open),
         cmocka_unit_test_setup_teardown(slow_hosts_are_promoted, world_setup_open, world_teardown_open),
         cmocka_unit_test_setup_teardown(redirects_are_followed, world_setup_open, world_teardown_open),
+        cmocka_unit_test_setup_teardown(events_are_removed_without_cron, world_setup_open,
+                                        world_teardown_open),
         cmocka_unit_test_setup_teardown(restart_goes_on, world_setup_open, world_teardown_open),
     };
     return cmocka_run_group_tests_name("pipeline", tests, NULL, NULL);
