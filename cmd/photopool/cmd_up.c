@@ -6,6 +6,7 @@
  * leases end. SIGHUP reads the configuration again. `photopool drain` acts like the first
  * SIGTERM. */
 #include <curl/curl.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -283,7 +284,7 @@ static int open_server(struct server *s)
     s->loop = pp_loop_open();
     s->signals = s->loop ? pp_signals_open(s->loop, signals, 3, on_signal, s) : NULL;
     if (!s->log || !s->signals) {
-        fprintf(stderr, "photopool: out of memory\n");
+        fprintf(stderr, "photopool: %s\n", pp_err_text(errno == EMFILE ? PP_EMFILE : PP_ENOMEM));
         return 1;
     }
     if (pp_wire_open(s->loop, s->log, s->config, s->roles, &s->wire, &error) != PP_OK) {

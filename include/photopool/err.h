@@ -5,22 +5,23 @@
 #ifndef PHOTOPOOL_ERR_H
 #define PHOTOPOOL_ERR_H
 
-#define PP_ERR_TABLE(X)                          \
-    X(PP_OK, "done")                             \
-    X(PP_ENOMEM, "out of memory")                \
-    X(PP_EINVAL, "an argument is not valid")     \
-    X(PP_EFULL, "a bound is reached")            \
-    X(PP_EBUSY, "taken by somebody else")        \
-    X(PP_ENOTFOUND, "does not exist")            \
-    X(PP_EEXISTS, "exists already")              \
-    X(PP_EMISMATCH, "exists with other content") \
-    X(PP_ESTALE, "the epoch has moved on")       \
-    X(PP_EIO, "the device or the server failed") \
-    X(PP_ENOSPC, "no space left")                \
-    X(PP_ETIMEOUT, "no answer in time")          \
-    X(PP_EUNKNOWN, "the outcome is unknown")     \
-    X(PP_ECORRUPT, "stored data can't be read")  \
-    X(PP_ECANCELED, "cancelled")                 \
+#define PP_ERR_TABLE(X)                                                                 \
+    X(PP_OK, "done")                                                                    \
+    X(PP_ENOMEM, "out of memory")                                                       \
+    X(PP_EINVAL, "an argument is not valid")                                            \
+    X(PP_EFULL, "a bound is reached")                                                   \
+    X(PP_EBUSY, "taken by somebody else")                                               \
+    X(PP_ENOTFOUND, "does not exist")                                                   \
+    X(PP_EEXISTS, "exists already")                                                     \
+    X(PP_EMISMATCH, "exists with other content")                                        \
+    X(PP_ESTALE, "the epoch has moved on")                                              \
+    X(PP_EIO, "the device or the server failed")                                        \
+    X(PP_ENOSPC, "no space left")                                                       \
+    X(PP_EMFILE, "too many open files: raise the limit with ulimit -n or LimitNOFILE=") \
+    X(PP_ETIMEOUT, "no answer in time")                                                 \
+    X(PP_EUNKNOWN, "the outcome is unknown")                                            \
+    X(PP_ECORRUPT, "stored data can't be read")                                         \
+    X(PP_ECANCELED, "cancelled")                                                        \
     X(PP_ECLOSED, "closed")
 
 enum pp_err {

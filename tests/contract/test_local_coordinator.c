@@ -12,6 +12,7 @@
 
 #include "adapter/local/local_coordinator.h"
 #include "base/arena.h"
+#include "few_fds.h"
 #include "suite_coordinator.h"
 #include "test_clock.h"
 #include "test_loop.h"
@@ -247,6 +248,21 @@ static void a_file_of_another_kind_is_reported(void **state)
     pp_loop_close(loop);
 }
 
+static void few_descriptors_are_named(void **state)
+{
+    struct pp_loop *loop = pp_loop_open();
+    struct pp_coordinator *c;
+    char path[600];
+
+    (void)state;
+    file_in(pp_test_tmpdir(), path);
+    struct rlimit was = pp_test_no_fds();
+    enum pp_err err = pp_local_coordinator_open(loop, path, &c);
+    pp_test_fds_back(&was);
+    assert_int_equal(err, PP_EMFILE);
+    pp_loop_close(loop);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -256,6 +272,7 @@ int main(void)
         cmocka_unit_test(damaged_marks_are_left_out),
         cmocka_unit_test(idle_clients_are_forgotten),
         cmocka_unit_test(a_file_of_another_kind_is_reported),
+        cmocka_unit_test(few_descriptors_are_named),
     };
 
     return pp_suite_coordinator(&(struct pp_coord_subject){"coordinator: local", place, open_local}) +

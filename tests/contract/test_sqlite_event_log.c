@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "adapter/sqlite/sqlite_store.h"
+#include "few_fds.h"
 #include "suite_event_log.h"
 #include "test_loop.h"
 
@@ -56,6 +57,11 @@ static void files_that_are_not_ours(void **state)
         fputs("this is no database ", f);
     fclose(f);
     assert_int_equal(open_log(k->loop, path, &second), PP_ECORRUPT);
+    path = place();
+    struct rlimit was = pp_test_no_fds();
+    enum pp_err err = open_log(k->loop, path, &second);
+    pp_test_fds_back(&was);
+    assert_int_equal(err, PP_EMFILE);
 }
 
 struct landing {

@@ -37,7 +37,6 @@ struct local {
     int64_t opened_ms; /* when the file was opened, in ms of the loop's clock */
     struct pp_lane *lane;
     struct pp_lane_home *home;
-    char *path;
     char secret[PP_COORD_SECRET_MAX]; /* "" until a request has set it; never on disk */
     struct slow_host
         *slow; /* hash of slow hosts by name, in order of insertion; at most PP_SLOW_HOSTS_MAX entries */
@@ -286,7 +285,6 @@ static void local_close(struct pp_coordinator *c)
     pp_lane_home_close(l->home);
     while (l->slow)
         forget_slow(l, l->slow);
-    free(l->path);
     free(l);
 }
 
@@ -310,9 +308,16 @@ static const struct pp_coordinator_ops ops = {
     .roundtrips = local_roundtrips,
     .close = local_close};
 
+/* The file that the lane opens, and why it could not. */
+struct opening {
+    const char *path;
+    enum pp_err err;
+};
+
 static void *open_db(void *data)
 {
-    return pp_slots_db_open(data);
+    struct opening *o = data;
+    return pp_slots_db_open(o->path, &o->err);
 }
 
 static void close_db(void *state)
@@ -323,12 +328,12 @@ static void close_db(void *state)
 enum pp_err pp_local_coordinator_open(struct pp_loop *loop, const char *path, struct pp_coordinator **out)
 {
     struct local *l = calloc(1, sizeof(*l));
+    struct opening opening = {.path = path, .err = PP_EIO}; /* the lane needs it until it is open */
     if (!l)
         return PP_ENOMEM;
     l->base.ops = &ops;
     l->loop = loop;
     l->opened_ms = pp_loop_now(loop);
-    l->path = strdup(path);
     const struct pp_lane_options options = {.name = "coordinator",
                                             .threads = 1,
                                             .capacity = 4096,
@@ -336,12 +341,12 @@ enum pp_err pp_local_coordinator_open(struct pp_loop *loop, const char *path, st
                                             .batch = run_batch,
                                             .open = open_db,
                                             .close = close_db,
-                                            .data = l->path};
-    l->lane = l->path ? pp_lane_open(&options) : NULL;
+                                            .data = &opening};
+    l->lane = pp_lane_open(&options);
     l->home = l->lane ? pp_lane_home_open(l->lane, loop) : NULL;
     if (!l->home) {
         local_close(&l->base);
-        return PP_EIO;
+        return opening.err;
     }
     *out = &l->base;
     return PP_OK;

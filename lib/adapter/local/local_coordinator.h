@@ -12,7 +12,8 @@
 #include "runtime/loop.h"
 
 /* Opens the coordinator on the SQLite file `path`, and creates the file if it is missing. `loop`
- * must outlive the coordinator. Returns PP_EIO if the file can't be opened, or PP_ENOMEM. */
+ * must outlive the coordinator. Returns PP_EIO if the file can't be opened, PP_EMFILE or
+ * PP_ENOMEM. */
 pp_must_check enum pp_err pp_local_coordinator_open(struct pp_loop *loop, const char *path,
                                                     struct pp_coordinator **out);
 

@@ -1,6 +1,7 @@
 /* slots_db.c: reads and writes the SQLite table of slots. */
 #include "adapter/local/slots_db.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sqlite3.h>
 #include <stdio.h>
@@ -97,24 +98,33 @@ static bool look_back(struct pp_slots_db *db)
     return ok;
 }
 
-struct pp_slots_db *pp_slots_db_open(const char *path)
+static bool open_file(struct pp_slots_db *db, const char *path)
+{
+    int file = pp_private_open(AT_FDCWD, path); /* SQLite opens the file below; it is private then */
+
+    if (file < 0)
+        return false;
+    close(file);
+    return sqlite3_open_v2(path, &db->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
+                           NULL) == SQLITE_OK &&
+           sqlite3_busy_timeout(db->db, 5000) == SQLITE_OK &&
+           sqlite3_exec(db->db, schema, NULL, NULL, NULL) == SQLITE_OK && prepare_all(db) && look_back(db);
+}
+
+struct pp_slots_db *pp_slots_db_open(const char *path, enum pp_err *err)
 {
     struct pp_slots_db *db = calloc(1, sizeof(*db));
+
+    *err = PP_ENOMEM;
     if (!db)
         return NULL;
     pp_clock_boot_id(db->boot);
-    int file = pp_private_open(AT_FDCWD, path); /* SQLite opens the file below; it is private then */
-    if (file >= 0)
-        close(file);
-    if (file < 0 ||
-        sqlite3_open_v2(path, &db->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
-                        NULL) != SQLITE_OK ||
-        sqlite3_busy_timeout(db->db, 5000) != SQLITE_OK ||
-        sqlite3_exec(db->db, schema, NULL, NULL, NULL) != SQLITE_OK || !prepare_all(db) || !look_back(db)) {
-        pp_slots_db_close(db);
-        return NULL;
-    }
-    return db;
+    if (open_file(db, path))
+        return db;
+    int error = db->db ? sqlite3_system_errno(db->db) : errno;
+    *err = error == EMFILE || error == ENFILE ? PP_EMFILE : PP_EIO;
+    pp_slots_db_close(db);
+    return NULL;
 }
 
 void pp_slots_db_close(struct pp_slots_db *db)

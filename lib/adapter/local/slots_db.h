@@ -13,8 +13,9 @@
 
 struct pp_slots_db;
 
-/* Opens the file, and creates it if it is missing. Returns NULL if the file can't be opened. */
-struct pp_slots_db *pp_slots_db_open(const char *path);
+/* Opens the file, and creates it if it is missing. Returns NULL if the file can't be opened, with
+ * PP_ENOMEM, PP_EMFILE or PP_EIO in *err. */
+struct pp_slots_db *pp_slots_db_open(const char *path, enum pp_err *err);
 void pp_slots_db_close(struct pp_slots_db *db);
 
 pp_must_check enum pp_err pp_slots_db_begin(struct pp_slots_db *db);

@@ -200,9 +200,10 @@ static enum pp_err open_db(struct pp_sq_db *db, const struct pp_sq_kind *kind, c
         set_pragmas(db, kind, read_only);
     }
     enum pp_err err = db->err;
+    int system = err == PP_EIO && db->h ? sqlite3_system_errno(db->h) : 0;
     if (err != PP_OK)
         close_db(db);
-    return err;
+    return system == EMFILE || system == ENFILE ? PP_EMFILE : err;
 }
 
 static int user_version(struct pp_sq_db *db)
@@ -260,6 +261,8 @@ static enum pp_err open_private(const char *path, int *fd)
     case EPERM: return PP_EINVAL;
     case ENOSPC:
     case EDQUOT: return PP_ENOSPC;
+    case EMFILE:
+    case ENFILE: return PP_EMFILE;
     default: return PP_EIO;
     }
 }
