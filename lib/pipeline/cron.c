@@ -18,6 +18,8 @@
 #define CLEAN_ROWS  1000
 #define ARENA_MAX   (16u << 20)
 #define STEP_LOG_MS 10000
+/* A worker whose heartbeat is overdue by about this time may be dead. */
+#define SILENT_MS 2000
 /* Some time has passed since the age of the oldest undelivered message was measured. So it is
  * possible that the results of items that finished up to this many ms earlier are undelivered. */
 #define UNDELIVERED_MARGIN_MS 60000
@@ -130,13 +132,30 @@ static bool renew_first(struct pp_cron *cron)
     return true;
 }
 
+/* Returns true if the claims of a worker that may be dead may lapse soon, or have just lapsed. */
+static bool claims_may_lapse(const struct pp_pipeline *p)
+{
+    struct pp_worker_info w;
+    int64_t wall = pp_loop_wall(p->loop);
+
+    for (size_t i = 0; p->coordinator->ops->worker(p->coordinator, i, &w, wall); i++) {
+        int64_t silent = wall - w.seen_at;
+        if (!w.draining && silent >= SILENT_MS && silent < p->params->lease_ms + 2 * SILENT_MS)
+            return true;
+    }
+    return false;
+}
+
 /* Returns the claims of dead workers. A process that is alone knows at its start that all other
- * workers are dead. */
+ * workers are dead. While claims may lapse, the job runs at each tick, so that their photos wait
+ * again without delay. */
 static void reap(struct job *job)
 {
     struct pp_pipeline *p = job->p;
     bool others_are_dead = p->params->sole_worker && !job->cron->started_clean;
 
+    if (claims_may_lapse(p))
+        job->next_ms = 0;
     if (renew_first(job->cron))
         return;
     job->r.reap = (struct pp_store_reap){.req = pp_ask_request(&job->ask, on_reaped),

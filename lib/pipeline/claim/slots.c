@@ -38,9 +38,9 @@ static void on_slot_refused(struct claim_client *c, const struct pp_slot_want *w
         c->queues.blocked = c->queues.for_permit = 0;
         return;
     }
-    int64_t until = w->retry_at_ms < wall + CLAIM_TRY_AGAIN_MS ? wall + CLAIM_TRY_AGAIN_MS
-                    : w->retry_at_ms > most                    ? most
-                                                               : w->retry_at_ms;
+    int64_t until = w->retry_at_ms < wall + CLAIM_REFUSED_GRID_MS ? wall + CLAIM_REFUSED_GRID_MS
+                    : w->retry_at_ms > most                       ? most
+                                                                  : w->retry_at_ms;
     c->refused_until_ms = until + (CLAIM_REFUSED_GRID_MS - until % CLAIM_REFUSED_GRID_MS);
     claim_unblock_in(c, c->refused_until_ms - wall);
 }

@@ -28,8 +28,9 @@ enum {
     /* After a resource of this worker has failed for this long, the worker leaves its slots and
      * tasks to other workers. */
     CLAIM_HAND_OVER_MS = 30000,
-    /* After a refusal, a worker requests the slot again at a multiple of this time. */
-    CLAIM_REFUSED_GRID_MS = 500,
+    /* After a refusal, a worker requests the slot again when the holder's lease ends, at a multiple
+     * of this time, so that one request has the slots of many clients. */
+    CLAIM_REFUSED_GRID_MS = 250,
     /* After a hint that a refused slot may be free, a worker waits for CLAIM_HINT_MS, plus
      * CLAIM_AFTER_YOU_MS for each worker with a higher rendezvous score. That additional wait is at
      * most CLAIM_AFTER_ALL_MS. */
