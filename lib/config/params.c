@@ -86,7 +86,7 @@ static const struct pp_param params[] = {
 P(LISTEN, "http.listen", http.listen, "127.0.0.1:8080", 0, 0, 0,
   "Where the server listens. Other than loopback needs auth.keys. Port 0 takes a free one.")
 P(COUNT, "http.max_connections", http.max_connections, "12000", 16, 1e6, 0,
-  "Open connections in all; beyond it the one gives way that is least useful.")
+  "Open connections in all; beyond it the one gives way that is least useful. Lowered if descriptors are few.")
 P(COUNT, "http.max_connections_per_address", http.max_connections_per_address, "256", 1, 1e6, 0,
   "Connections of one peer address that are not open subscriptions.")
 P(DURATION, "http.header_timeout", http.header_timeout_ms, "10s", MS(100), MIN(10), 0,
@@ -163,7 +163,8 @@ P(DURATION, "worker.drain", worker.drain_ms, "30s", 0, HR(1), LIVE,
 P(TIERS, "fetch.tiers", fetch.tiers,
   "[{timeout: 1s, concurrency: 256}, {timeout: 5s, concurrency: 256}, {timeout: 30s, concurrency: 256}]",
   MS(10), HR(1), 0,
-  "Pools of transfers: each has a deadline for a whole transfer, and a number in flight (default 256).")
+  "Pools of transfers: each has a deadline for a whole transfer, and a number in flight (default 256; lowered "
+  "if descriptors are few).")
 P(SIZE, "fetch.max_bytes", fetch.max_bytes, "32MiB", KIB(1), GIB(1), 0,
   "Largest photo.")
 P(COUNT, "fetch.max_pixels", fetch.max_pixels, "100M", 1, 1e10, 0,
@@ -211,7 +212,7 @@ P(DURATION, "events.retention", events.retention_ms, "24h", MIN(1), DAY(365), LI
 P(SIZE, "events.max_bytes", events.max_bytes, "1GiB", MIB(1), GIB(1024), LIVE,
   "Space for events; the oldest go first.")
 P(COUNT, "events.max_subscribers", events.max_subscribers, "50k", 1, 1e6, 0,
-  "Open subscriptions. One caller gets at most eight times as many as it leaves free.")
+  "Open subscriptions; lowered if descriptors are few. One caller gets at most eight times as many as it leaves free.")
 P(COUNT_OR_NULL, "events.max_subscribers_per_key", events.max_subscribers_per_key, "null", 1, 1e6, LIVE,
   "Open subscriptions of one key, or of one address without a key; null: as events.max_subscribers says.")
 

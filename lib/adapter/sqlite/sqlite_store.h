@@ -14,8 +14,8 @@
  * until it closes the store. Requests are submitted and answered on `loop`, which must outlive the
  * store. Blocks while it opens the file. Returns PP_EBUSY if another process has the store,
  * PP_EMISMATCH if a newer version wrote it, PP_ECORRUPT if the file is damaged or not a database,
- * PP_EIO, PP_ENOSPC, PP_EMFILE or PP_ENOMEM. A power cut may lose the last writes; workers then fetch the
- * photos again that these writes had settled. */
+ * PP_EIO, PP_ENOSPC, PP_EMFILE or PP_ENOMEM. A power cut may lose the last writes; workers then
+ * fetch the photos again that these writes had settled. */
 pp_must_check enum pp_err pp_sqlite_task_store_open(struct pp_loop *loop, const char *path,
                                                     struct pp_task_store **out);
 
