@@ -292,7 +292,8 @@ enum pp_err pp_wire_open(struct pp_loop *loop, struct pp_log *log, const struct 
     if (w->pipeline_open) {
         bool done = false;
         pp_pipeline_drain(&w->p, mark, &done);
-        while ((!done || !pp_pipeline_still(&w->p)) && pp_loop_turn(loop, true))
+        while ((!done || !pp_pipeline_still(&w->p) || (w->api && !pp_api_idle(w->api))) &&
+               pp_loop_turn(loop, true))
             ;
     }
     close_all(w);
