@@ -21,7 +21,7 @@ from namespace import call, fill, mount_tmpfs, own_mounts
 SECONDS = float(sys.argv[sys.argv.index("--seconds") + 1]) if "--seconds" in sys.argv else 3
 ONLY = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
 STRICT = "--seconds" in sys.argv
-PHOTOS, CLIENTS = (12000, 8) if STRICT else (1600, 8)
+PHOTOS, CLIENTS = (12000, 8) if STRICT else (2400, 8)
 SIZE = "400m" if STRICT else "100m"  # of a disk, with twice the space that the photos need
 MS_RDONLY, MS_REMOUNT = 1, 32
 
@@ -31,29 +31,31 @@ MS_RDONLY, MS_REMOUNT = 1, 32
 class Disk:
     """A tmpfs with a folder for photos."""
 
-    resource, min_free = "the blob store", 0
+    resource, min_free, size = "the blob store", 0, SIZE
 
     def __init__(self, case, name):
         self.mount = case.path(name)
         os.mkdir(self.mount)
-        mount_tmpfs(self.mount, SIZE)
+        mount_tmpfs(self.mount, self.size)
         self.photos = os.path.join(self.mount, "photos")
         self.url = "file:" + self.photos
 
     def remount(self, flags, options):
         def done():
-            try:
-                call("mount", b"tmpfs", self.mount.encode(), b"tmpfs", MS_REMOUNT | flags, options.encode())
-            except Skipped:  # a file is open for writing at this moment
-                return False
-            return True
+            for _ in range(500):  # it fails while a file is open for writing
+                try:
+                    call("mount", b"tmpfs", self.mount.encode(), b"tmpfs", MS_REMOUNT | flags, options.encode())
+                    return True
+                except Skipped:
+                    pass
+            return False
         wait_until(done, 10, "the disk is mounted again")
 
 
 class Low(Disk):
     """There is less free space than blobs.min_free, which is 5 % of a small disk."""
 
-    words, resource, min_free = "MiB are free in", "the disk", "1GiB"
+    words, resource, min_free, size = "MiB are free in", "the disk", "1GiB", "800m"
 
     def fail(self):
         s = os.statvfs(self.mount)

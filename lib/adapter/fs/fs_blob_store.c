@@ -415,7 +415,8 @@ static bool lock_owner(struct fs_store *s)
 {
     const int flags = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
 
-    s->owner = openat(s->root, PP_BLOB_OWNER_NAME, O_RDWR | O_CREAT | flags, FILE_MODE);
+    /* not for writing: the disk could then not be mounted read-only while a process runs */
+    s->owner = openat(s->root, PP_BLOB_OWNER_NAME, O_RDONLY | O_CREAT | flags, FILE_MODE);
     if (s->owner < 0)
         s->owner = openat(s->root, PP_BLOB_OWNER_NAME, O_RDONLY | flags);
     return s->owner < 0 || flock(s->owner, (s->sole ? LOCK_EX : LOCK_SH) | LOCK_NB) == 0 ||
@@ -444,8 +445,15 @@ static enum pp_err fs_own(struct pp_blob_store *b, struct pp_blob_owner *owner)
     enum pp_err err = read_owner(s, owner->found);
     if (err == PP_OK && !owner->found[0]) {
         owner->adopted = true;
-        if (pwritev(s->owner, line, 2, 0) < 0 || fsync(s->owner) != 0 || fsync(s->root) != 0)
+        int fd = openat(s->root, PP_BLOB_OWNER_NAME, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0)
             return from_errno(s);
+        bool ok = pwritev(fd, line, 2, 0) > 0 && fsync(fd) == 0 && fsync(s->root) == 0;
+        if (!ok)
+            err = from_errno(s);
+        close(fd);
+        if (!ok)
+            return err;
         err = read_owner(s, owner->found);
     }
     if (err == PP_OK && s->sole && strcmp(owner->found, owner->mine) == 0)
