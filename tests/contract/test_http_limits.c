@@ -510,7 +510,7 @@ static void callers_wait_for_descriptors(void **state)
     struct pp_echo e;
     struct rlimit before, few;
     struct pp_hc first, c[2];
-    int fds[FDS], n = 0;
+    int fds[FDS] = {0}, n = 0;
     pp_echo_open(&e, &o);
     pp_test_clock_hold(e.loop);
     join(&first, &e, NULL, get);

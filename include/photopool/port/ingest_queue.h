@@ -35,6 +35,9 @@ struct pp_ingest_entry {
     uint32_t deliveries;
 };
 
+/* The queues count the new keys of a client in each hour of the wall clock. */
+#define PP_KEYS_HOUR_MS 3600000
+
 struct pp_ingest_append {
     struct pp_req req;
     struct pp_ingest_entry entry;

@@ -128,10 +128,13 @@ void pp_http_listen_end(struct pp_http *s)
 
 uint16_t pp_http_port(const struct pp_http *s)
 {
-    struct sockaddr_storage sa = {0};
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } sa = {.v6 = {0}};
     socklen_t n = sizeof sa;
-    if (s->listen_fd < 0 || getsockname(s->listen_fd, (struct sockaddr *)&sa, &n) != 0)
+    if (s->listen_fd < 0 || getsockname(s->listen_fd, &sa.any, &n) != 0)
         return 0;
-    return ntohs(sa.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&sa)->sin6_port
-                                          : ((struct sockaddr_in *)&sa)->sin_port);
+    return ntohs(sa.any.sa_family == AF_INET6 ? sa.v6.sin6_port : sa.v4.sin_port);
 }

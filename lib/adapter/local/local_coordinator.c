@@ -309,14 +309,14 @@ static const struct pp_coordinator_ops ops = {
     .close = local_close};
 
 /* The file that the lane opens, and why it could not. */
-struct opening {
+struct file_opening {
     const char *path;
     enum pp_err err;
 };
 
 static void *open_db(void *data)
 {
-    struct opening *o = data;
+    struct file_opening *o = data;
     return pp_slots_db_open(o->path, &o->err);
 }
 
@@ -328,7 +328,7 @@ static void close_db(void *state)
 enum pp_err pp_local_coordinator_open(struct pp_loop *loop, const char *path, struct pp_coordinator **out)
 {
     struct local *l = calloc(1, sizeof(*l));
-    struct opening opening = {.path = path, .err = PP_EIO}; /* the lane needs it until it is open */
+    struct file_opening opening = {.path = path, .err = PP_EIO}; /* the lane needs it until it is open */
     if (!l)
         return PP_ENOMEM;
     l->base.ops = &ops;

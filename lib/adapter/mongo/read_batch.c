@@ -136,7 +136,8 @@ void pp_mg_rejected(struct pp_mg_thread *t, struct pp_store_rejected *r)
         uint32_t n = 0;
         if (bson_iter_init_find(&it, row, "p") && BSON_ITER_HOLDS_BINARY(&it))
             bson_iter_binary(&it, &subtype, &n, &bytes);
-        pp_mg_require(t, colon && bytes, PP_ECORRUPT);
+        if (!colon || !bytes)
+            pp_mg_require(t, false, PP_ECORRUPT);
         if (t->err != PP_OK)
             return;
         struct pp_rejected_part *part = &r->parts[r->n++];

@@ -12,7 +12,7 @@
 
 #include "adapter/redis/ingest_internal.h"
 
-enum { PARTS = 2, ANSWER_RAW = 1024, HOUR_MS = 3600000 };
+enum { PARTS = 2, ANSWER_RAW = 1024 };
 
 struct riq_append {
     /* The operation that appends. For a large payload it first asks Redis whether it would accept
@@ -146,7 +146,7 @@ static void send_call(struct riq_append *a, bool only_ask, pp_riq_cb on_answer)
     pp_riq_key(op, "parts", e->batch_id);
     pp_buf_printf(pp_redis_word_open(call), "%skey:%s:%s", op->q->tag, e->client, r->key ? r->key : "");
     pp_redis_word_close(call);
-    pp_buf_printf(pp_redis_word_open(call), "%skeys:%s:%" PRId64, op->q->tag, e->client, r->now_ms / HOUR_MS);
+    pp_buf_printf(pp_redis_word_open(call), "%skeys:%s:%" PRId64, op->q->tag, e->client, r->now_ms / PP_KEYS_HOUR_MS);
     pp_redis_word_close(call);
     pp_riq_done_key(op, e->batch_id, true);
     pp_riq_args(op);

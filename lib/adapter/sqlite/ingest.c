@@ -42,7 +42,7 @@ static const char *const schema[] = {
     "e.deliveries,"                                                                              \
     " e.rejected"
 
-enum { COLUMN_COUNT = 11, HOUR_MS = 3600000 };
+enum { COLUMN_COUNT = 11 };
 
 #define QUERIES(X)                                                                                        \
     X(START, "UPDATE entries SET state=0 WHERE state=1")                                                  \
@@ -161,7 +161,7 @@ static bool is_full(const struct pp_iq *q, const struct pp_ingest_append *r)
 static enum pp_err add_key(struct pp_iq *q, const struct pp_ingest_append *r)
 {
     const char *client = r->entry.client;
-    int64_t hour = r->now_ms / HOUR_MS;
+    int64_t hour = r->now_ms / PP_KEYS_HOUR_MS;
 
     if (r->max_keys && pp_sq_int(&q->db, 0, Q_KEY_COUNT, "ti", client, hour) >= (int64_t)r->max_keys)
         return pp_sq_refuse(&q->db, PP_EBUSY);
@@ -411,7 +411,7 @@ static enum pp_err op_stats(struct pp_iq *q, struct pp_ingest_stats *r)
 static enum pp_err op_clean(struct pp_iq *q, struct pp_ingest_clean *r)
 {
     pp_sq_run(&q->db, Q_KEY_CLEAN, "i", r->before_ms);
-    pp_sq_run(&q->db, Q_KEY_COUNT_CLEAN, "i", r->before_ms / HOUR_MS);
+    pp_sq_run(&q->db, Q_KEY_COUNT_CLEAN, "i", r->before_ms / PP_KEYS_HOUR_MS);
     return q->db.err;
 }
 
