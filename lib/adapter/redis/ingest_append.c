@@ -146,7 +146,8 @@ static void send_call(struct riq_append *a, bool only_ask, pp_riq_cb on_answer)
     pp_riq_key(op, "parts", e->batch_id);
     pp_buf_printf(pp_redis_word_open(call), "%skey:%s:%s", op->q->tag, e->client, r->key ? r->key : "");
     pp_redis_word_close(call);
-    pp_buf_printf(pp_redis_word_open(call), "%skeys:%s:%" PRId64, op->q->tag, e->client, r->now_ms / PP_KEYS_HOUR_MS);
+    pp_buf_printf(pp_redis_word_open(call), "%skeys:%s:%" PRId64, op->q->tag, e->client,
+                  r->now_ms / PP_KEYS_HOUR_MS);
     pp_redis_word_close(call);
     pp_riq_done_key(op, e->batch_id, true);
     pp_riq_args(op);
