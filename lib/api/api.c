@@ -140,7 +140,7 @@ static void on_request(void *data, struct pp_http_request *req)
 
     api->reading--;
     pp_assert(call->req == req && call->endpoint, "a request is not the one whose head was read");
-    call->endpoint->handle(call);
+    pp_call_handle(call);
 }
 
 static void on_dropped(void *data, struct pp_http_request *req)

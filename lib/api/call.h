@@ -36,7 +36,8 @@ enum {
     PP_NDJSON = 64,    /* The endpoint also takes a body of application/x-ndjson. */
     PP_OPTIONAL = 128, /* The body may be absent; that counts as an empty object. */
     PP_KEYED = 256,    /* The endpoint reads the header Idempotency-Key. */
-    PP_VITAL = 512     /* Supervisors call the endpoint: no limit of requests applies. */
+    PP_VITAL = 512,    /* Supervisors call the endpoint: no limit of requests applies. */
+    PP_LIST = 1024     /* The endpoint answers with a page. A caller gets few pages at a time. */
 };
 
 struct pp_call;
@@ -114,6 +115,8 @@ struct pp_call {
     struct pp_http_request *req;
     const struct pp_endpoint *endpoint;
     struct pp_caller *caller; /* a reference (callers.h); NULL until the caller is known */
+    struct pp_node in_turn;   /* links the call into caller->waiting */
+    bool has_turn;            /* caller->lists counts the call */
     /* The client to which the key is bound; NULL if the key is not bound. */
     const char *only_client;
     /* The name of the key that sends the request, or that made its ticket; NULL: none. */

@@ -44,6 +44,7 @@ static void init_place(struct pp_callers *t, struct pp_caller *c)
     pp_account_init(&c->bodies, &rows[PP_RES_BODIES], bytes);
     pp_account_init(&c->answers, &rows[PP_RES_ANSWERS], bytes);
     struct pp_account *subscriptions = &rows[PP_RES_SUBSCRIPTIONS];
+    pp_list_init(&c->waiting);
     bool limited = subscriptions->limit != PP_NO_LIMIT;
     pp_account_init(&c->subscriptions, subscriptions, limited ? subscriptions->limit / 2 : PP_NO_LIMIT);
 }
@@ -128,6 +129,47 @@ static struct pp_caller *find_caller(struct pp_callers *t, const char *kind, con
     pp_list_remove(&t->order, &c->in_order);
     pp_list_push(&t->order, &c->in_order);
     return c;
+}
+
+/* --- turns: pages that a caller reads at the same time --- */
+
+static void start_waiting(struct pp_caller *c)
+{
+    struct pp_node *node;
+
+    if (c->starting) /* a handler has answered at once, which has ended its turn */
+        return;
+    c->starting = true;
+    while (c->lists < PP_CALLER_LISTS && (node = pp_list_pop(&c->waiting))) {
+        struct pp_call *call = pp_container_of(node, struct pp_call, in_turn);
+        c->lists++;
+        call->has_turn = true;
+        call->endpoint->handle(call);
+    }
+    c->starting = false;
+}
+
+void pp_call_handle(struct pp_call *call)
+{
+    if (call->endpoint->flags & PP_LIST) {
+        pp_assert(call->caller, "a call without a caller asks for a page");
+        pp_list_push(&call->caller->waiting, &call->in_turn);
+        start_waiting(call->caller);
+    } else {
+        call->endpoint->handle(call);
+    }
+}
+
+void pp_call_turn_ended(struct pp_call *call)
+{
+    struct pp_caller *c = call->caller;
+
+    if (!call->has_turn)
+        return;
+    pp_assert(c->lists > 0, "more turns end than began");
+    call->has_turn = false;
+    c->lists--;
+    start_waiting(c);
 }
 
 /* --- limits --- */

@@ -19,6 +19,8 @@
 
 /* The table has room for this many callers. */
 #define PP_CALLERS_MAX 4096
+/* The API reads at most this many pages for a caller at the same time. */
+#define PP_CALLER_LISTS 2
 
 struct pp_caller {
     UT_hash_handle hh;
@@ -27,6 +29,9 @@ struct pp_caller {
     struct pp_account bodies, answers, subscriptions;
     uint32_t refs;           /* calls and streams that point here */
     uint32_t polls, streams; /* long-polls that wait; open streams */
+    uint32_t lists;          /* calls for pages that are at work */
+    struct pp_list waiting;  /* calls for pages that wait for their turn, in the order of arrival */
+    bool starting;           /* start_waiting() is on the stack */
     uint64_t failed;         /* requests without a valid key since the last line in the log */
     int64_t logged_ms;       /* the time of that line (loop); 0: none */
     char name[80];           /* "key NAME" or "address A" */
@@ -58,6 +63,12 @@ static inline void pp_caller_unref(struct pp_caller *caller)
  * the request. Returns false if the caller sends too many requests; the call has then been
  * answered. */
 bool pp_call_admit(struct pp_call *call, const char *key);
+/* Calls the endpoint's handler; if it answers with a page (PP_LIST), as soon as fewer than
+ * PP_CALLER_LISTS other pages of this caller are at work. So the pages that one caller reads at the
+ * same time delay others by a few pages only. */
+void pp_call_handle(struct pp_call *call);
+/* The call ends: the next one that waits gets its turn. */
+void pp_call_turn_ended(struct pp_call *call);
 /* Answers that the request has no valid key or ticket: unauthorized, with `field` and `detail`; or
  * rate_limited, if the address sends too many such requests. Always returns false. */
 bool pp_call_unauthorized(struct pp_call *call, const char *field, const char *detail);

@@ -10,39 +10,39 @@
 #define PP_PAGE "limit after "
 
 /* The columns: X(method, pattern, scope, flags, query parameters, handler). */
-#define PP_ENDPOINT_TABLE(X)                                                                         \
-    X(POST, "/v1/batches", SUBMIT, PP_JSON | PP_NDJSON | PP_KEYED, "client refresh ", post_batch)    \
-    X(GET, "/v1/batches", READ, 0, PP_PAGE "client state ", list_batches)                            \
-    X(GET, "/v1/batches/{}", READ, 0, "", get_batch)                                                 \
-    X(DELETE, "/v1/batches/{}", SUBMIT, 0, "", delete_batch)                                         \
-    X(GET, "/v1/batches/{}/results", READ, 0, PP_PAGE "status code ", list_results)                  \
-    X(GET, "/v1/batches/{}/rejected", READ, 0, PP_PAGE, list_rejected)                               \
-    X(POST, "/v1/batches/{}/replay", SUBMIT, PP_JSON | PP_OPTIONAL | PP_KEYED, "", replay_batch)     \
-    X(GET, "/v1/items/{}/{}", READ, 0, "", get_item)                                                 \
-    X(GET, "/v1/photos/{}", READ, 0, "", get_photo)                                                  \
-    X(GET, "/v1/clients", READ, 0, PP_PAGE, list_clients)                                            \
-    X(GET, "/v1/clients/{}", READ, 0, "", get_client)                                                \
-    X(PUT, "/v1/clients/{}", ADMIN, PP_JSON, "", put_client)                                         \
-    X(GET, "/v1/routes", READ, 0, PP_PAGE "client domain ", list_routes)                             \
-    X(GET, "/v1/workers", READ, PP_UNBOUND, PP_PAGE, list_workers)                                   \
-    X(POST, "/v1/workers/drain", ADMIN, PP_UNBOUND | PP_JSON, "", drain_worker)                      \
-    X(GET, "/v1/events", READ, PP_TICKET, "key* after limit wait ticket ", get_events)               \
-    X(POST, "/v1/tickets", READ, PP_JSON, "", post_ticket)                                           \
-    X(GET, "/v1/webhooks", ADMIN, PP_UNBOUND, PP_PAGE, list_webhooks)                                \
-    X(GET, "/v1/webhooks/{}", ADMIN, PP_UNBOUND, "", get_webhook)                                    \
-    X(PUT, "/v1/webhooks/{}", ADMIN, PP_UNBOUND | PP_JSON, "", put_webhook)                          \
-    X(DELETE, "/v1/webhooks/{}", ADMIN, PP_UNBOUND, "", delete_webhook)                              \
-    X(POST, "/v1/webhooks/{}/test", ADMIN, PP_UNBOUND, "", test_webhook)                             \
-    X(GET, "/v1/webhooks/{}/deliveries", ADMIN, PP_UNBOUND, PP_PAGE "status ", list_deliveries)      \
-    X(POST, "/v1/webhooks/{}/replay", ADMIN, PP_UNBOUND | PP_JSON | PP_OPTIONAL, "", replay_webhook) \
-    X(GET, "/v1/explain", READ, 0, "client url ", explain)                                           \
-    X(GET, "/v1/queue", READ, PP_UNBOUND, "", get_queue)                                             \
-    X(GET, "/v1/errors", ANY, 0, PP_PAGE, list_errors)                                               \
-    X(GET, "/healthz", ANY, PP_EVERYWHERE | PP_PUBLIC | PP_VITAL, "", healthz)                       \
-    X(GET, "/readyz", ANY, PP_EVERYWHERE | PP_PUBLIC | PP_VITAL, "", readyz)                         \
-    X(GET, "/metrics", READ, PP_EVERYWHERE | PP_UNBOUND | PP_METRICS | PP_VITAL, "", metrics)        \
-    X(GET, "/openapi.json", ANY, PP_EVERYWHERE | PP_PUBLIC, "", openapi)                             \
-    X(GET, "/asyncapi.json", ANY, PP_EVERYWHERE | PP_PUBLIC, "", asyncapi)                           \
+#define PP_ENDPOINT_TABLE(X)                                                                              \
+    X(POST, "/v1/batches", SUBMIT, PP_JSON | PP_NDJSON | PP_KEYED, "client refresh ", post_batch)         \
+    X(GET, "/v1/batches", READ, PP_LIST, PP_PAGE "client state ", list_batches)                           \
+    X(GET, "/v1/batches/{}", READ, 0, "", get_batch)                                                      \
+    X(DELETE, "/v1/batches/{}", SUBMIT, 0, "", delete_batch)                                              \
+    X(GET, "/v1/batches/{}/results", READ, PP_LIST, PP_PAGE "status code ", list_results)                 \
+    X(GET, "/v1/batches/{}/rejected", READ, PP_LIST, PP_PAGE, list_rejected)                              \
+    X(POST, "/v1/batches/{}/replay", SUBMIT, PP_JSON | PP_OPTIONAL | PP_KEYED, "", replay_batch)          \
+    X(GET, "/v1/items/{}/{}", READ, 0, "", get_item)                                                      \
+    X(GET, "/v1/photos/{}", READ, 0, "", get_photo)                                                       \
+    X(GET, "/v1/clients", READ, PP_LIST, PP_PAGE, list_clients)                                           \
+    X(GET, "/v1/clients/{}", READ, 0, "", get_client)                                                     \
+    X(PUT, "/v1/clients/{}", ADMIN, PP_JSON, "", put_client)                                              \
+    X(GET, "/v1/routes", READ, PP_LIST, PP_PAGE "client domain ", list_routes)                            \
+    X(GET, "/v1/workers", READ, PP_UNBOUND | PP_LIST, PP_PAGE, list_workers)                              \
+    X(POST, "/v1/workers/drain", ADMIN, PP_UNBOUND | PP_JSON, "", drain_worker)                           \
+    X(GET, "/v1/events", READ, PP_TICKET, "key* after limit wait ticket ", get_events)                    \
+    X(POST, "/v1/tickets", READ, PP_JSON, "", post_ticket)                                                \
+    X(GET, "/v1/webhooks", ADMIN, PP_UNBOUND | PP_LIST, PP_PAGE, list_webhooks)                           \
+    X(GET, "/v1/webhooks/{}", ADMIN, PP_UNBOUND, "", get_webhook)                                         \
+    X(PUT, "/v1/webhooks/{}", ADMIN, PP_UNBOUND | PP_JSON, "", put_webhook)                               \
+    X(DELETE, "/v1/webhooks/{}", ADMIN, PP_UNBOUND, "", delete_webhook)                                   \
+    X(POST, "/v1/webhooks/{}/test", ADMIN, PP_UNBOUND, "", test_webhook)                                  \
+    X(GET, "/v1/webhooks/{}/deliveries", ADMIN, PP_UNBOUND | PP_LIST, PP_PAGE "status ", list_deliveries) \
+    X(POST, "/v1/webhooks/{}/replay", ADMIN, PP_UNBOUND | PP_JSON | PP_OPTIONAL, "", replay_webhook)      \
+    X(GET, "/v1/explain", READ, 0, "client url ", explain)                                                \
+    X(GET, "/v1/queue", READ, PP_UNBOUND, "", get_queue)                                                  \
+    X(GET, "/v1/errors", ANY, PP_LIST, PP_PAGE, list_errors)                                              \
+    X(GET, "/healthz", ANY, PP_EVERYWHERE | PP_PUBLIC | PP_VITAL, "", healthz)                            \
+    X(GET, "/readyz", ANY, PP_EVERYWHERE | PP_PUBLIC | PP_VITAL, "", readyz)                              \
+    X(GET, "/metrics", READ, PP_EVERYWHERE | PP_UNBOUND | PP_METRICS | PP_VITAL, "", metrics)             \
+    X(GET, "/openapi.json", ANY, PP_EVERYWHERE | PP_PUBLIC, "", openapi)                                  \
+    X(GET, "/asyncapi.json", ANY, PP_EVERYWHERE | PP_PUBLIC, "", asyncapi)                                \
     X(GET, "/", ANY, PP_PUBLIC, "", dashboard)
 
 #define X(method, pattern, scope, flags, params, handler) void pp_api_##handler(struct pp_call *call);

@@ -190,6 +190,18 @@ static void note_stall(struct pp_hub *hub, struct pp_sub *sub)
         sub->events->failed(sub, PP_ETIMEOUT);
 }
 
+/* Returns true if this turn of the loop has a delivery left. Otherwise pp_hub_on_turn() continues
+ * all subscribers. */
+static bool take_turn(struct pp_hub *hub)
+{
+    if (hub->turn_left == PP_HUB_TURN)
+        pp_timer_start(hub->turn, 0, 0);
+    if (hub->turn_left == 0)
+        return false;
+    hub->turn_left--;
+    return true;
+}
+
 void pp_hub_catch_up(struct pp_hub *hub, struct pp_sub *sub)
 {
     pp_assert(sub->state == PP_SUB_CATCHING_UP, "this subscriber is not behind");
@@ -209,7 +221,7 @@ void pp_hub_catch_up(struct pp_hub *hub, struct pp_sub *sub)
             read_page(hub, sub);
             return;
         }
-        if (!deliver_from_ring(hub, sub))
+        if (!take_turn(hub) || !deliver_from_ring(hub, sub))
             return;
     }
 }
@@ -221,4 +233,12 @@ void pp_hub_serve_behind(struct pp_hub *hub)
         if (!sub->reading)
             pp_hub_catch_up(hub, sub);
     }
+}
+
+void pp_hub_on_turn(void *data)
+{
+    struct pp_hub *hub = data;
+
+    hub->turn_left = PP_HUB_TURN;
+    pp_hub_serve_behind(hub);
 }

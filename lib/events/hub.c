@@ -266,8 +266,12 @@ struct pp_hub *pp_hub_open(const struct pp_hub_options *options)
         hub->pages[i].hub = hub;
         hub->pages[i].ask = (struct pp_ask){.loop = options->loop, .data = &hub->pages[i]};
     }
+    hub->turn_left = PP_HUB_TURN;
+    hub->turn = pp_timer_open(options->loop, pp_hub_on_turn, hub);
     hub->timer = pp_timer_open(options->loop, on_tick, hub);
-    if (!hub->timer) {
+    if (!hub->timer || !hub->turn) {
+        pp_timer_close(hub->turn);
+        pp_timer_close(hub->timer);
         free(hub);
         return NULL;
     }
@@ -282,6 +286,7 @@ void pp_hub_stop(struct pp_hub *hub)
         return;
     hub->stopped = true;
     pp_timer_stop(hub->timer);
+    pp_timer_stop(hub->turn);
     hub->o.events->ops->watch(hub->o.events, NULL, NULL);
 }
 
@@ -302,5 +307,6 @@ void pp_hub_close(struct pp_hub *hub)
     pp_hub_stop(hub);
     pp_ring_clear(&hub->ring, hub->tail);
     pp_timer_close(hub->timer);
+    pp_timer_close(hub->turn);
     free(hub);
 }

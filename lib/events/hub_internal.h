@@ -11,6 +11,9 @@
 enum {
     PP_HUB_PAGES = 8,    /* at most this many pages of the log are read at the same time */
     PP_HUB_ROUND = 1000, /* one read of the log's end returns at most this many events */
+    /* Subscribers who are catching up get at most this many deliveries in one turn of the loop, so
+     * that a crowd of them does not hold it. */
+    PP_HUB_TURN = 32,
 };
 
 struct pp_sub_link {
@@ -59,6 +62,10 @@ struct pp_hub {
     size_t checks; /* number of checks (pp_hub_check) in flight */
     struct pp_topic *topics;
     struct pp_list live, behind; /* live subscribers; subscribers that are behind and catch up */
+    /* Deliveries from the ring that are left in this turn of the loop, and the timer that ends the
+     * turn, which is active once a delivery was made. */
+    unsigned turn_left;
+    struct pp_timer *turn;
     struct pp_hub_page pages[PP_HUB_PAGES];
     struct pp_ring ring;
 };
@@ -87,6 +94,8 @@ bool pp_hub_gap(const struct pp_event *e, uint64_t *from, uint64_t *to);
 /* Delivers to a subscriber that is catching up, as much as the subscriber can take now. May end the
  * subscription. */
 void pp_hub_catch_up(struct pp_hub *hub, struct pp_sub *sub);
+/* The timer hub->turn: begins a new turn, and continues the subscribers. */
+void pp_hub_on_turn(void *hub);
 /* Continues all subscribers that are catching up, because a page is free or the tail has moved. */
 void pp_hub_serve_behind(struct pp_hub *hub);
 

@@ -3,6 +3,7 @@
 #include <openssl/sha.h>
 #include <unistd.h>
 
+#include "api/callers.h"
 #include "api_run.h"
 #include "events/hub.h"
 #include "fake_delivery.h"
@@ -390,6 +391,29 @@ static void tickets_count_for_their_key(void **state)
     close_events(t, &p);
 }
 
+static void pages_of_a_caller_take_turns(void **state)
+{
+    enum { MINE = 6, ALL = MINE + 1 };
+    struct api_run *t = *state;
+    struct pp_http_request r[ALL];
+
+    t->store.back.hold = true;
+    t->server.replies = 0;
+    for (int i = 0; i < MINE; i++)
+        api_begin(t, &r[i], PP_GET, "/v1/clients", NULL, 0);
+    assert_int_equal(t->store.back.n, PP_CALLER_LISTS);
+    t->peer = "192.0.2.2"; /* another caller does not wait for them */
+    api_begin(t, &r[MINE], PP_GET, "/v1/clients", NULL, 0);
+    assert_int_equal(t->store.back.n, PP_CALLER_LISTS + 1);
+    fake_release(&t->store.back);
+    while (t->server.replies < ALL)
+        (void)pp_loop_turn(t->loop, true);
+    /* a page that is refused at once ends its turn, too */
+    for (int i = 0; i < MINE; i++)
+        assert_int_equal(api_get(t, "/v1/clients?limit=0"), 400);
+    assert_int_equal(api_get(t, "/v1/clients"), 200);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, api_open, api_close)
@@ -406,6 +430,7 @@ int main(void)
         TEST(keys_of_subscriptions_are_charged),
         TEST(tickets_have_a_secret_of_their_own),
         TEST(tickets_count_for_their_key),
+        TEST(pages_of_a_caller_take_turns),
     };
 
     return cmocka_run_group_tests_name("api_callers", tests, NULL, NULL);

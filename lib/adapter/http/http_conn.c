@@ -1,5 +1,6 @@
 /* http_conn.c: the life of a connection: it is accepted, reads, expires and closes. http_impl.h
  * describes its states. */
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -343,5 +344,9 @@ void pp_conn_open(struct pp_conn *c, int fd, const struct sockaddr_storage *sa)
         return;
     }
     uv_tcp_nodelay(&c->tcp, 1);
+    /* Bytes for a caller that does not read stay in our memory, which is bounded, instead of the
+     * kernel's send buffer, which grows to megabytes. */
+    int unsent = PP_HTTP_KERNEL_MAX;
+    setsockopt(pp_conn_fd(c), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
     set_reading(c);
 }

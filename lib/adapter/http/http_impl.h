@@ -40,6 +40,8 @@ enum {
     PP_HTTP_READ_MAX = 64 * 1024, /* most bytes of one read while a body arrives */
     /* Most bytes of any other read. This bounds the input that follows a request. */
     PP_HTTP_READ_MIN = 16 * 1024,
+    /* The kernel takes at most about this many bytes of a connection that it can not send yet. */
+    PP_HTTP_KERNEL_MAX = 128 * 1024,
     PP_HTTP_HEAD_OUT = 16 * 1024, /* most bytes of an answer's head */
     /* All bodies together decode at most this many bytes in one turn of the loop: about 1 ms. When
      * many wait, each decodes at most PP_HTTP_WORK_SLICE at a time. */
