@@ -100,7 +100,8 @@ void pp_call_gone(struct pp_call *call)
     call->api->calls--;
     if (call->cleanup)
         call->cleanup(call);
-    pp_call_turn_ended(call);
+    if (call->turn_ended)
+        call->turn_ended(call);
     pp_caller_unref(call->caller);
     json_decref(call->body);
     pp_buf_fini(&call->out);

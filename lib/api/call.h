@@ -116,7 +116,8 @@ struct pp_call {
     const struct pp_endpoint *endpoint;
     struct pp_caller *caller; /* a reference (callers.h); NULL until the caller is known */
     struct pp_node in_turn;   /* links the call into caller->waiting */
-    bool has_turn;            /* caller->lists counts the call */
+    /* Ends the turn of a call that caller->lists counts; NULL for other calls. */
+    void (*turn_ended)(struct pp_call *call);
     /* The client to which the key is bound; NULL if the key is not bound. */
     const char *only_client;
     /* The name of the key that sends the request, or that made its ticket; NULL: none. */

@@ -133,6 +133,8 @@ static struct pp_caller *find_caller(struct pp_callers *t, const char *kind, con
 
 /* --- turns: pages that a caller reads at the same time --- */
 
+static void on_turn_ended(struct pp_call *call);
+
 static void start_waiting(struct pp_caller *c)
 {
     struct pp_node *node;
@@ -143,10 +145,20 @@ static void start_waiting(struct pp_caller *c)
     while (c->lists < PP_CALLER_LISTS && (node = pp_list_pop(&c->waiting))) {
         struct pp_call *call = pp_container_of(node, struct pp_call, in_turn);
         c->lists++;
-        call->has_turn = true;
+        call->turn_ended = on_turn_ended;
         call->endpoint->handle(call);
     }
     c->starting = false;
+}
+
+/* The next call that waits gets its turn. */
+static void on_turn_ended(struct pp_call *call)
+{
+    struct pp_caller *c = call->caller;
+
+    pp_assert(c->lists > 0, "more turns end than began");
+    c->lists--;
+    start_waiting(c);
 }
 
 void pp_call_handle(struct pp_call *call)
@@ -158,18 +170,6 @@ void pp_call_handle(struct pp_call *call)
     } else {
         call->endpoint->handle(call);
     }
-}
-
-void pp_call_turn_ended(struct pp_call *call)
-{
-    struct pp_caller *c = call->caller;
-
-    if (!call->has_turn)
-        return;
-    pp_assert(c->lists > 0, "more turns end than began");
-    call->has_turn = false;
-    c->lists--;
-    start_waiting(c);
 }
 
 /* --- limits --- */

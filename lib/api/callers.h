@@ -67,8 +67,6 @@ bool pp_call_admit(struct pp_call *call, const char *key);
  * PP_CALLER_LISTS other pages of this caller are at work. So the pages that one caller reads at the
  * same time delay others by a few pages only. */
 void pp_call_handle(struct pp_call *call);
-/* The call ends: the next one that waits gets its turn. */
-void pp_call_turn_ended(struct pp_call *call);
 /* Answers that the request has no valid key or ticket: unauthorized, with `field` and `detail`; or
  * rate_limited, if the address sends too many such requests. Always returns false. */
 bool pp_call_unauthorized(struct pp_call *call, const char *field, const char *detail);
