@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# scenario: build=release timeout=20 main
+# scenario: build=release timeout=20
 """The release program has the protections of compiler and linker, and does not show where it was
 built.
 """

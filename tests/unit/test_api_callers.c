@@ -159,7 +159,7 @@ static void wrong_keys_in_the_log(void **state)
 static void the_table_is_bounded(void **state)
 {
     struct api_run *t = *state;
-    char peer[32];
+    static char peer[32];
 
     t->params.caller_rate = 1;
     t->peer = peer;

@@ -136,10 +136,10 @@ void pp_mg_rejected(struct pp_mg_thread *t, struct pp_store_rejected *r)
         uint32_t n = 0;
         if (bson_iter_init_find(&it, row, "p") && BSON_ITER_HOLDS_BINARY(&it))
             bson_iter_binary(&it, &subtype, &n, &bytes);
-        if (!colon || !bytes)
+        if (!colon || !bytes) {
             pp_mg_require(t, false, PP_ECORRUPT);
-        if (t->err != PP_OK)
             return;
+        }
         struct pp_rejected_part *part = &r->parts[r->n++];
         *part = (struct pp_rejected_part){.number = (uint32_t)strtoul(colon + 1, NULL, 10), .n = n};
         part->bytes = pp_arena_copy(r->req.arena, bytes, n);
