@@ -90,7 +90,7 @@ static bool decode_args(struct pp_call *call, const struct segment args[], size_
     return true;
 }
 
-/* When all places of the server are taken, it keeps a few for those who watch it. */
+/* When all places of the server are taken, it keeps a few for supervisors. */
 static bool may_have_place(struct pp_call *call)
 {
     return !call->req->spare || (call->endpoint->flags & PP_VITAL) ||

@@ -1,7 +1,7 @@
 /* event_places.h: decides whether a caller may have one more subscription, and lists the long-polls
- * that wait for events. Long-polls and streams count alike. A caller may have as many as the
- * parameters permit, and only so many that other callers find a place (core/place.h). At a limit,
- * the oldest long-poll is answered, so that the newer request gets its place. */
+ * that wait for events. Long-polls and streams count alike. The parameters limit the number of each
+ * caller, and a caller leaves places free for others (core/place.h). At a limit, the oldest
+ * long-poll is answered, so that the newer request gets its place. */
 #ifndef PHOTOPOOL_API_EVENT_PLACES_H
 #define PHOTOPOOL_API_EVENT_PLACES_H
 

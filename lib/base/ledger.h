@@ -1,7 +1,7 @@
 /* ledger.h: what is scarce in this process, how much of it there is, and how much is in use.
  *
  * The ledger has one account for each row of the table below. The wiring sets the limits at start
- * (core/budget.h divides the descriptors). Whoever uses a resource first takes from its account.
+ * (core/budget.h divides the descriptors). A user of a resource first takes from its account.
  * An account can have a parent: a use counts in both, and both need room for it. So the account of
  * one caller (a key or an address) is a child of a row, with a smaller limit, and no caller can
  * use up the row.

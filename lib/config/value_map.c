@@ -183,7 +183,7 @@ void pp_put_key(const struct pp_put *put, const void *field)
     char hex[2 * sizeof key->sha256 + 1];
     /* JSON quotes make sure that a client "42", or a hash of digits only, is read back as text */
     quoted.json = true;
-    /* Whoever knows the hash can try keys against it, so the hash is hidden as a password is. */
+    /* A reader of the hash could try keys against it, so the hash is hidden like a password. */
     if (put->secrets)
         pp_hex(hex, key->sha256, sizeof key->sha256);
     else

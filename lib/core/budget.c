@@ -3,7 +3,7 @@
 
 #include "base/check.h"
 
-/* The reserve: 16 descriptors, and one of 32 of those that are left, at most 1,024 in all. */
+/* The reserve: 16 descriptors and 1/32 of the others, at most 1,024 in all. */
 #define RESERVE_MIN 16
 #define RESERVE_MAX 1024
 /* With fewer than these a use makes no progress, or is no use for its callers. */
@@ -119,7 +119,7 @@ void pp_budget_clip_tiers(struct pp_tier *tiers, size_t n, uint32_t served, uint
     pp_assert(transfers >= smaller(sum, count), "a tier would have no transfer");
     if (sum <= transfers)
         return;
-    /* each tier has one transfer, and its share of those that are left */
+    /* each tier has one transfer, and its share of the others */
     for (size_t i = 0; i < n; i++)
         if (served & (1u << i))
             tiers[i].concurrency =

@@ -173,8 +173,8 @@ static void gives_up(bool after_a_while, const int order[6], int n)
 
 static void the_inactive_go_first(void **state)
 {
-    /* The server first closes connections that have sent nothing, then idle ones, then those that
-     * send a head, then those that send a body. */
+    /* The order of closing: connections that have sent nothing, idle ones, connections that send
+     * a head, connections that send a body. */
     (void)state;
     gives_up(true, (const int[]){6, 5, 4, 3, 2, 1}, 6);
 }

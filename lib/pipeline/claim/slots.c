@@ -298,8 +298,8 @@ static bool idle(const struct claim_client *c, int64_t now)
            now - c->active_ms >= CLAIM_IDLE_MS && claim_nothing_due(c);
 }
 
-/* Returns true if a resource of this worker has failed for so long that other workers, if there are
- * any, are to serve its clients. */
+/* Returns true if a resource of this worker has failed for a long time, and other workers, if there
+ * are any, are to serve its clients. */
 static bool hands_over(const struct pp_claimer *claimer)
 {
     return !claimer->o.params->sole_worker && pp_gate_closed_ms(claimer->o.gate) >= CLAIM_HAND_OVER_MS;
