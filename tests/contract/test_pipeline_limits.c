@@ -155,6 +155,27 @@ static void claimed_ahead(void **state)
     assert_int_equal(world_seen(w, "42").requests, 6);
 }
 
+/* A task is being claimed before its permit is free, when a redirect parks another transfer of the
+ * client. The task waits for its permit all the same. */
+static void claimed_ahead_of_a_parked_transfer(void **state)
+{
+    struct world *w = *state;
+    struct pp_slot_mark mark;
+
+    w->params.client_rpm = 6;
+    w->step_ms = 1;
+    world_open(w);
+    sent_before(w, &mark, 5, 59000); /* One permit is free, and five become free 1.2 s from now. */
+    world_post(w, "42", "b_1", 1, 1, PP_REFRESH_KNOWN, "bytes=2000&hops=1&delay=400");
+    world_until(w, has_transfers, w);
+    w->faulty.rules[FAULTY_STORE_claim].delay_ms = 200; /* The answer at the origin comes earlier. */
+    world_post(w, "42", "b_2", 1, 1, PP_REFRESH_KNOWN, "bytes=2000");
+    world_run(w, 400);
+    assert_true(w->p.metrics.claims > 1);
+    world_close(w);
+    assert_int_equal(world_seen(w, "42").requests, 1);
+}
+
 /* A drain hands back the tasks that wait for permits. The next process sends their requests, each
  * once. */
 static void claimed_ahead_and_drained(void **state)
@@ -551,6 +572,7 @@ int main(void)
         T(permits_come_back),
         T(a_raised_rate_is_used_at_once),
         T(claimed_ahead),
+        T(claimed_ahead_of_a_parked_transfer),
         T(claimed_ahead_and_drained),
         T(every_request_is_charged),
         T(rate_over_a_crash),

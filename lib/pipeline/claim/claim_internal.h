@@ -213,9 +213,11 @@ void claim_set_state(struct claim_client *c, enum claim_state to);
 bool claim_client_covered(const struct claim_client *c);
 /* Returns why nothing starts for `c`, whose queues in the mask `due` have due tasks. */
 enum pp_claim_reason claim_reason(struct claim_client *c, uint32_t due);
-/* Returns how early a task of `c` may be claimed, in ms before its permit is free; 0: only when the
- * permit is free. */
+/* Returns how early a task of `c` may be claimed now, in ms before its permit is free; 0: only when
+ * the permit is free. */
 int64_t claim_ahead_ms(const struct claim_client *c);
+/* Returns how early any task may have been claimed, whatever its client's state was then. */
+int64_t claim_longest_ahead_ms(const struct pp_claimer *claimer);
 
 /* Returns the tier in which a task of `tier` runs: the last tier, if the configuration has fewer
  * tiers now than when the task was written. */

@@ -148,14 +148,17 @@ bool pp_claimer_view(struct pp_claimer *claimer, const char *client, struct pp_c
 
 /* --- the queues of a client --- */
 
+int64_t claim_longest_ahead_ms(const struct pp_claimer *claimer)
+{
+    const struct pp_params *p = claimer->o.params;
+    /* with a local store, claiming is cheap */
+    return p->gather_max_ms > p->gather_ms ? CLAIM_AHEAD_LEAD_MS + CLAIM_AHEAD_GRID_MS : 0;
+}
+
 int64_t claim_ahead_ms(const struct claim_client *c)
 {
-    const struct pp_params *p = c->claimer->o.params;
-    /* This returns 0 with a local store, where claiming is cheap, and while the client has parked
-     * transfers, which need its next permits. */
-    return p->gather_max_ms > p->gather_ms && pp_list_empty(&c->queues.hops)
-               ? CLAIM_AHEAD_LEAD_MS + CLAIM_AHEAD_GRID_MS
-               : 0;
+    /* parked transfers need the client's next permits */
+    return pp_list_empty(&c->queues.hops) ? claim_longest_ahead_ms(c->claimer) : 0;
 }
 
 uint8_t claim_tier(const struct pp_claimer *claimer, uint8_t tier)

@@ -226,7 +226,7 @@ static void start_in_time(struct pp_claimer *claimer, struct claim_transfer *t)
 {
     struct claim_client *c = t->client;
     bool covered = claim_client_covered(c);
-    int64_t now = pp_loop_now(claimer->o.loop), most = now + claim_ahead_ms(c),
+    int64_t now = pp_loop_now(claimer->o.loop), most = now + claim_longest_ahead_ms(claimer),
             at = pp_slot_place(&c->slot, &t->base.sends, now);
 
     if (!covered)
