@@ -22,6 +22,7 @@
  * large. */
 #define BODIES_MIN  ((uint64_t)256 << 20)
 #define ANSWERS_MAX ((uint64_t)256 << 20) /* memory for all answers that callers have not read yet */
+#define QUEUED_MAX  ((uint64_t)64 << 20)  /* memory for all events queued for slow readers of streams */
 
 struct pp_wire {
     struct pp_loop *loop;
@@ -207,6 +208,7 @@ static void set_limits(struct pp_wire *w)
     uint64_t bodies = 4 * (uint64_t)w->config->http.max_body_bytes;
     w->ledger.rows[PP_RES_BODIES].limit = bodies > BODIES_MIN ? bodies : BODIES_MIN;
     w->ledger.rows[PP_RES_ANSWERS].limit = ANSWERS_MAX;
+    w->ledger.rows[PP_RES_QUEUED].limit = QUEUED_MAX;
     w->p.ledger = &w->ledger;
 }
 

@@ -94,8 +94,11 @@ static bool may_take(const struct pp_call *call, bool stream)
 static bool refuse(struct pp_call *call, bool stream)
 {
     const struct places all = all_places(call), streams = stream_places(call);
+    bool no_stream = stream && streams.used >= streams.limit;
 
-    if (all.used >= all.limit || (stream && streams.used >= streams.limit))
+    if (no_stream)
+        pp_account_refuse(&call->o->ledger->rows[PP_RES_STREAMS]);
+    if (all.used >= all.limit || no_stream)
         return pp_call_problem(call, PP_API_OVERLOADED, NULL,
                                "there are as many subscribers as events.max_subscribers permits");
     call->remedy = "Close subscriptions, or raise events.max_subscribers_per_key or events.max_subscribers.";

@@ -39,6 +39,11 @@ static void give_up_to(struct pp_account *a, const struct pp_account *end, uint6
     }
 }
 
+void pp_account_refuse(struct pp_account *a)
+{
+    atomic_fetch_add_explicit(&a->refused, 1, memory_order_relaxed);
+}
+
 bool pp_account_take(struct pp_account *a, uint64_t n)
 {
     for (struct pp_account *at = a; at; at = at->parent) {
@@ -46,7 +51,7 @@ bool pp_account_take(struct pp_account *a, uint64_t n)
         pp_assert(n <= INT64_MAX && before <= INT64_MAX, "an amount is negative or a use wraps");
         if (before <= at->limit && n <= at->limit - before)
             continue;
-        atomic_fetch_add_explicit(&at->refused, 1, memory_order_relaxed);
+        pp_account_refuse(at);
         give_up_to(a, at->parent, n);
         return false;
     }

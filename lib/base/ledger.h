@@ -23,6 +23,8 @@
  * Bytes of memory:
  *   BODIES         requests' bodies, with the state of gzip
  *   ANSWERS        answers that callers have not read yet
+ *   QUEUED         events queued for streams whose callers read slowly. Streams may share the
+ *                  bytes of an event, and each counts it
  *   REPLAYS        replays that are being prepared
  *   SUBSCRIPTIONS  the keys of open subscriptions */
 #define PP_LEDGER_TABLE(X)     \
@@ -32,6 +34,7 @@
     X(STREAMS, "streams")      \
     X(BODIES, "body_bytes")    \
     X(ANSWERS, "answer_bytes") \
+    X(QUEUED, "stream_bytes")  \
     X(REPLAYS, "replay_bytes") \
     X(SUBSCRIPTIONS, "subscription_bytes")
 
@@ -67,6 +70,8 @@ void pp_account_init(struct pp_account *a, struct pp_account *parent, uint64_t l
 bool pp_account_take(struct pp_account *a, uint64_t n);
 /* Like pp_account_take(), but takes even if that exceeds a limit; for what is in use already. */
 void pp_account_force(struct pp_account *a, uint64_t n);
+/* Counts a use that its user refuses by a rule of its own, before the account is full. */
+void pp_account_refuse(struct pp_account *a);
 /* Gives back `n`, which was taken before. */
 void pp_account_give(struct pp_account *a, uint64_t n);
 /* Returns how much may still be taken; at least 0. */

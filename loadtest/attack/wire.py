@@ -79,13 +79,23 @@ class Caller:
             raise
 
     async def send(self, method, target, body, headers):
-        if not self.writer:
+        kept = self.writer is not None
+        if not kept:
             self.reader, self.writer = await connect(self.port, self.source)
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         if data is not None:
             headers = ["Content-Type: application/json", *headers]
         self.writer.write(head(method, target, self.key, headers, None if data is None else len(data)) + (data or b""))
-        answer = await read_answer(self.reader)
+        try:
+            answer = await read_answer(self.reader)
+        except (ConnectionError, asyncio.IncompleteReadError) as e:
+            safe = method == "GET" or any(h.startswith("Idempotency-Key") for h in headers)
+            if not kept or not safe or getattr(e, "partial", b""):
+                raise
+            # The server may close an idle connection at the moment when a request is on its way;
+            # then a caller asks again on a new one (RFC 9112 9.3.1).
+            self.close()
+            return await self.send(method, target, body, headers)
         if answer.headers.get("connection") == "close":
             self.close()
         return answer

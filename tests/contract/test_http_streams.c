@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "base/ledger.h"
 #include "base/text.h"
 #include "suite_stream_kit.h"
 #include "test_loop.h"
@@ -295,6 +296,39 @@ static void bounds(void **state)
     pp_piece_unref(tiny);
 }
 
+/* The ledger counts connections and streams, and what is queued for streams. When the queues exceed
+ * their limit, the stream whose client has read nothing for longest closes. */
+static void charged(void **state)
+{
+    (void)state;
+    struct pp_ledger ledger;
+    struct pp_hc first, second;
+    struct pp_account *rows = ledger.rows;
+    pp_ledger_init(&ledger);
+    rows[PP_RES_QUEUED].limit = 40 << 20;
+    struct pp_kit *k = pp_kit_open(&(struct pp_http_options){.ledger = &ledger});
+    struct pp_kit_stream *slow = pp_kit_events(k, &first), *later = pp_kit_events(k, &second);
+    struct pp_piece *huge = pp_kit_piece(32 << 20, 1);
+    assert_int_equal(rows[PP_RES_CALLERS].used, 0);
+    assert_int_equal(rows[PP_RES_STREAMS].used, 2);
+    pp_kit_send_one(slow, huge);
+    assert_int_equal(rows[PP_RES_QUEUED].used, huge->n);
+    pp_kit_send_one(later, huge);
+    pp_kit_wait_closed(slow);
+    assert_int_equal(rows[PP_RES_QUEUED].used, huge->n);
+    assert_int_equal(rows[PP_RES_QUEUED].refused, 1);
+    assert_int_equal(rows[PP_RES_STREAMS].used, 1);
+    assert_false(later->closed);
+    pp_hc_close(&second);
+    pp_kit_wait_closed(later);
+    assert_int_equal(rows[PP_RES_QUEUED].used, 0);
+    assert_int_equal(rows[PP_RES_STREAMS].used, 0);
+    pp_hc_close(&first);
+    assert_int_equal(huge->refs, 1);
+    pp_piece_unref(huge);
+    pp_kit_close(k);
+}
+
 struct less {
     struct pp_kit_stream *s;
     struct pp_hc *c;
@@ -472,6 +506,7 @@ int main(void)
         PP_KIT_TEST(slow_reader_is_refused, &defaults),
         PP_KIT_TEST(slow_reader_goes_on, &defaults),
         PP_KIT_TEST(bounds, &defaults),
+        cmocka_unit_test(charged),
         cmocka_unit_test(room_comes_back),
         PP_KIT_TEST(reset_while_pieces_wait, &defaults),
         cmocka_unit_test(reset_found_by_sending),

@@ -276,6 +276,7 @@ void pp_conn_close(struct pp_conn *c)
     c->state = PP_CONN_CLOSING;
     pp_assert(s->stats.connections > 0, "more connections close than were opened");
     s->stats.connections--;
+    pp_account_give(c->place, 1);
     uv_close((uv_handle_t *)&c->tcp, on_closed);
     /* The handler is told last, because it may call the server. */
     if (x && x->phase == PP_EXCHANGE_HANDLE)
@@ -301,6 +302,7 @@ static bool admit(struct pp_conn *c, struct pp_http_peer_key key)
     if (c->spare && !pp_http_make_spare(s)) {
         peer->n--;
         pp_http_peer_drop(&s->peers, peer);
+        pp_account_refuse(&s->ledger->rows[PP_RES_CALLERS]);
         return false;
     }
     if (c->spare)
@@ -311,6 +313,8 @@ static bool admit(struct pp_conn *c, struct pp_http_peer_key key)
     c->active = c->opened = pp_loop_now(s->loop);
     pp_list_push(&peer->ranks[c->rank], &c->in_peer);
     s->stats.connections++;
+    c->place = &s->ledger->rows[PP_RES_CALLERS];
+    pp_account_force(c->place, 1); /* pp_http_make_room() has kept the limit */
     enter(c, PP_CONN_FRESH);
     return true;
 }

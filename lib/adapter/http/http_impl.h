@@ -93,6 +93,7 @@ struct pp_conn {
     int64_t active;         /* when bytes last came or the rank last changed, in ms of the loop's clock */
     enum pp_http_rank rank; /* which of the peer's lists has in_peer */
     struct pp_node in_peer;
+    struct pp_account *place;  /* the ledger's row that counts the descriptor: callers or streams */
     struct pp_http_peer *peer; /* the client's address, which counts this connection; NULL for a stream */
     struct pp_http_exchange *exchange; /* the current request; set in BODY and HANDLE */
     struct pp_stream *stream;          /* the stream; set in STREAM and STREAM_END */
@@ -147,6 +148,7 @@ struct pp_http {
     struct pp_timer *look;  /* the timer that checks streams; active while there are streams */
     int64_t look_ms;        /* ms between two checks of one stream */
     struct pp_list states[PP_CONN_STATES];
+    struct pp_list queued;      /* streams with a queue; first the one that was queued first */
     struct pp_list spares;      /* the connections in places for supervisors, oldest first */
     struct pp_list ready;       /* connections with input that they consume in the loop's next turn */
     struct pp_list working;     /* connections with bytes of a body, as many as each turn permits */

@@ -257,6 +257,7 @@ static struct pp_http *server_new(struct pp_loop *loop, const struct pp_http_opt
     s->date_second = -1;
     pp_list_init(&s->ready);
     pp_list_init(&s->working);
+    pp_list_init(&s->queued);
     pp_list_init(&s->spares);
     for (int i = 0; i < PP_CONN_STATES; i++)
         pp_list_init(&s->states[i]);

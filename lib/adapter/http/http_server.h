@@ -19,7 +19,8 @@
  *   nevertheless, for the requests of supervisors only.
  * - The server closes no stream to make room, and streams count towards max_streams only. An idle
  *   stream needs less than 1 KiB (tests/contract/test_http_streams.c); a slow reader's stream
- *   references at most max_stream_bytes.
+ *   references at most max_stream_bytes. When all queues together exceed stream_bytes, the
+ *   stream whose client has read nothing for longest closes.
  * - The ledger bounds the memory of all bodies; the server closes slow ones to make room. A
  *   connection without a request needs a few hundred bytes.
  * - In one turn of the loop all bodies together decode at most 128 KiB of gzip, or take 1 MiB.
@@ -67,8 +68,8 @@ struct pp_http_options {
     int64_t pong_ms;
     /* ms in which the client must close after the handler called end(); default 5,000 */
     int64_t close_ms;
-    /* The ledger, whose rows callers, streams, body_bytes and answer_bytes the server uses. NULL:
-     * the server has a ledger of its own, without limits. */
+    /* The ledger. The server charges its rows callers, streams, body_bytes, answer_bytes and
+     * stream_bytes. NULL: the server has a ledger of its own, without limits. */
     struct pp_ledger *ledger;
     struct pp_log *log; /* the log; NULL: nothing is logged */
 };

@@ -80,6 +80,9 @@ static void begin_stream(struct pp_conn *c, struct pp_http_stream *st)
     st->impl = c->stream;
     pp_conn_set_state(c, PP_CONN_STREAM);
     pp_conn_leave_peer(c);
+    pp_account_give(c->place, 1);
+    c->place = &s->ledger->rows[PP_RES_STREAMS];
+    pp_account_force(c->place, 1);
     s->stats.streams++;
     if (s->states[PP_CONN_STREAM].n == 1) {
         int64_t tick = s->look_ms < 1000 / LOOKS_A_SECOND ? s->look_ms : 1000 / LOOKS_A_SECOND;
@@ -100,7 +103,10 @@ enum pp_err pp_stream_open(struct pp_http_server *port, struct pp_http_request *
         return PP_EINVAL;
     if (!c || c->read_end)
         return PP_ECLOSED;
-    if (s->draining || s->stats.streams >= s->options.max_streams || !attach(c, kind))
+    bool full = s->stats.streams >= s->options.max_streams;
+    if (full)
+        pp_account_refuse(&s->ledger->rows[PP_RES_STREAMS]);
+    if (s->draining || full || !attach(c, kind))
         return PP_EFULL;
     if (!say_head(c, x->head.ws_key, res)) {
         pp_conn_close(c);

@@ -37,6 +37,7 @@ struct pp_stream {
     struct pp_conn *conn;
     struct pp_http_stream *st; /* the handler's stream; NULL until open_stream() succeeds */
     struct pp_stream_out *out; /* the queue; NULL if nothing is queued */
+    struct pp_node in_queued;  /* in server->queued while there is a queue */
     int fd;
     enum pp_stream_kind kind;
     enum pp_stream_phase phase;

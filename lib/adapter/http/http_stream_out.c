@@ -123,6 +123,48 @@ static bool offer(int fd, bool frame, struct pp_piece *const *pieces, size_t n, 
     return true;
 }
 
+/* --- memory --- */
+
+static struct pp_account *account_of(const struct pp_stream_out *out)
+{
+    return &out->conn->server->ledger->rows[PP_RES_QUEUED];
+}
+
+static enum pp_err close_later(struct pp_stream *x)
+{
+    x->broken = true;
+    pp_conn_defer(x->conn, &x->conn->server->ready);
+    return PP_ECLOSED;
+}
+
+/* Closes, in the next turn, the stream whose client has read nothing of its queue for longest. */
+static void give_way(struct pp_http *s)
+{
+    pp_assert(!pp_list_empty(&s->queued), "streams use memory, but none has a queue");
+    struct pp_stream *x = pp_container_of(s->queued.head.next, struct pp_stream, in_queued);
+    pp_list_remove(&s->queued, &x->in_queued);
+    pp_list_push(&s->queued, &x->in_queued);
+    close_later(x);
+}
+
+/* Charges the stream for a piece that it queues. If the queues of all streams are full, another
+ * stream gives way; until it is closed, the charge exceeds the limit. */
+static void charge(struct pp_stream_out *out, size_t cost)
+{
+    out->cost += cost;
+    if (pp_account_take(account_of(out), cost))
+        return;
+    give_way(out->conn->server);
+    pp_account_force(account_of(out), cost);
+}
+
+static void uncharge(struct pp_stream_out *out, size_t cost)
+{
+    pp_assert(out->cost >= cost, "the queue's cost does not add up");
+    out->cost -= cost;
+    pp_account_give(account_of(out), cost);
+}
+
 /* --- the queue --- */
 
 /* Appends references to pieces[0..n) to the list. Returns false when out of memory; the list is
@@ -147,7 +189,7 @@ static bool append(struct pp_stream_out *out, bool frame, struct pp_piece *const
     for (size_t i = 0; i < n; i++) {
         out->list[out->first + out->n++] = pp_piece_ref(pieces[i]);
         out->bytes += wire_n(frame, pieces[i]);
-        out->cost += cost_of(frame, pieces[i]);
+        charge(out, cost_of(frame, pieces[i]));
     }
     return true;
 }
@@ -191,6 +233,7 @@ static struct pp_stream_out *out_new(struct pp_conn *c)
     if (!out)
         return NULL;
     out->conn = c;
+    pp_list_push(&c->server->queued, &c->stream->in_queued);
     c->stream->out = out;
     c->stream->moved = pp_loop_now(c->server->loop);
     c->stream->unsent = 0;
@@ -216,6 +259,8 @@ void pp_stream_drop(struct pp_conn *c)
     c->stream->out = NULL;
     if (!out)
         return;
+    pp_list_remove(&c->server->queued, &c->stream->in_queued);
+    uncharge(out, out->cost);
     drop_pieces(out);
     /* While libuv sends the front piece, only on_written() may free `out`. libuv no longer reads
      * the buffers after uv_close(), so the pieces are free already. */
@@ -254,7 +299,7 @@ static bool send_queue(struct pp_conn *c)
                 return false;
             for (; i > 0; i--) {
                 struct pp_piece *piece = take_first(out, frame);
-                out->cost -= cost_of(frame, piece);
+                uncharge(out, cost_of(frame, piece));
                 pp_piece_unref(piece);
             }
             if (out->n > 0) {
@@ -281,9 +326,10 @@ static void on_written(uv_write_t *write, int status)
     out->flying = false;
     pp_piece_unref(out->front);
     out->front = NULL;
-    pp_assert(out->cost >= out->front_cost, "the queue's cost does not add up");
-    out->cost -= out->front_cost;
+    uncharge(out, out->front_cost);
     out->front_cost = 0;
+    pp_list_remove(&c->server->queued, &c->stream->in_queued);
+    pp_list_push(&c->server->queued, &c->stream->in_queued);
     c->stream->moved = pp_loop_now(c->server->loop);
     if (status < 0 || !send_queue(c))
         pp_conn_close(c);
@@ -302,15 +348,8 @@ static bool queue_rest(struct pp_conn *c, struct pp_piece *const *pieces, size_t
     if (!out || (n > 1 && !append(out, frame, pieces + 1, n - 1)))
         return false;
     out->front_cost = cost_of(frame, pieces[0]);
-    out->cost += out->front_cost;
+    charge(out, out->front_cost);
     return fly(c, frame, pp_piece_ref(pieces[0]), at);
-}
-
-static enum pp_err close_later(struct pp_stream *x)
-{
-    x->broken = true;
-    pp_conn_defer(x->conn, &x->conn->server->ready);
-    return PP_ECLOSED;
 }
 
 enum pp_err pp_stream_send(struct pp_http_server *port, struct pp_http_stream *st,
