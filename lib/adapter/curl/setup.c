@@ -16,8 +16,8 @@
 #define NAMES_FOREVER  (-1L)
 #define NAMES_FLUSH    2L
 #define CONNECT_MS_MAX (300L * 1000)
-/* libcurl closes connections that were idle for this many seconds; for SCARCE_MS after descriptors
- * ran out, it closes those that were idle for IDLE_SCARCE. */
+/* libcurl closes a connection that was idle for IDLE_USUAL seconds. In the SCARCE_MS ms after
+ * descriptors ran out, it closes one that was idle for IDLE_SCARCE seconds. */
 #define IDLE_USUAL  118L
 #define IDLE_SCARCE 1L
 #define SCARCE_MS   60000
