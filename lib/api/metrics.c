@@ -125,6 +125,7 @@ void pp_api_metrics(struct pp_call *call)
 
     o->metrics->subscribers = o->hub ? pp_hub_subscribers(o->hub) : 0;
     pp_metrics_write(o->metrics, o->params->tiers, o->params->n_tiers, &call->out);
+    pp_metrics_write_lags(pp_loop_lags(o->loop), &call->out);
     put_roundtrips(call);
     put_sinks(call);
     put_server(call);

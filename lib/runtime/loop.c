@@ -29,6 +29,7 @@ struct pp_loop {
     uint64_t read_at;
     int64_t now, date;
     int64_t lag_due, lag_worst;
+    struct pp_loop_lags lags;
     bool stopped;
     bool close_expired;
 };
@@ -77,17 +78,29 @@ struct uv_loop_s *pp_loop_uv(struct pp_loop *loop)
 
 /* --- measuring how late timers fire --- */
 
-static void note_lag(struct pp_loop *loop)
+/* Returns how late the timer is now; negative: early. */
+static int64_t note_lag(struct pp_loop *loop)
 {
     int64_t late = pp_loop_now(loop) - loop->lag_due;
     if (late > loop->lag_worst)
         loop->lag_worst = late;
+    return late;
+}
+
+static void count_lag(struct pp_loop_lags *lags, int64_t late_ms)
+{
+    static const int64_t bounds[PP_LAG_BOUND_COUNT] = PP_LAG_BOUNDS;
+    size_t i = 0;
+    while (i < PP_LAG_BOUND_COUNT && late_ms > bounds[i])
+        i++;
+    lags->counts[i]++;
+    lags->sum_ms += late_ms > 0 ? (uint64_t)late_ms : 0;
 }
 
 static void on_lag(uv_timer_t *t)
 {
     struct pp_loop *loop = t->data;
-    note_lag(loop);
+    count_lag(&loop->lags, note_lag(loop));
     loop->lag_due = pp_loop_now(loop) + LAG_PERIOD_MS;
     uv_timer_start(t, on_lag, LAG_PERIOD_MS, 0);
 }
@@ -98,6 +111,11 @@ int64_t pp_loop_lag(struct pp_loop *loop)
     int64_t worst = loop->lag_worst;
     loop->lag_worst = 0;
     return worst;
+}
+
+const struct pp_loop_lags *pp_loop_lags(const struct pp_loop *loop)
+{
+    return &loop->lags;
 }
 
 /* --- opening, running and closing a loop --- */

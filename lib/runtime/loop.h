@@ -71,4 +71,20 @@ void pp_signals_close(struct pp_signals *s);
 /* Returns the lag in ms: how late a timer of 100 ms fired at worst since the last call. */
 int64_t pp_loop_lag(struct pp_loop *loop);
 
+/* Upper bounds, in ms, of the buckets in which a loop counts how late its timers of 100 ms fired.
+ * The last bucket has no bound. */
+#define PP_LAG_BOUNDS                            \
+    {                                            \
+        1, 2, 5, 10, 20, 50, 100, 200, 500, 1000 \
+    }
+#define PP_LAG_BOUND_COUNT 10
+
+struct pp_loop_lags {
+    uint64_t counts[PP_LAG_BOUND_COUNT + 1];
+    uint64_t sum_ms;
+};
+
+/* Returns the counts since the loop was opened. They belong to the loop. */
+const struct pp_loop_lags *pp_loop_lags(const struct pp_loop *loop);
+
 #endif

@@ -7,9 +7,10 @@ import re
 import threading
 import time
 
-Sample = collections.namedtuple("Sample", "at rss fds threads disk cpu lag used")
+Sample = collections.namedtuple("Sample", "at rss fds threads disk cpu lag lags used")
 TICKS = os.sysconf("SC_CLK_TCK")
 LAG = re.compile(r'^photopool_loop_lag_seconds\{loop="main"\} ([\d.e+-]+)', re.M)
+LAGS = re.compile(r'^photopool_main_loop_lag_seconds_bucket\{le="([\d.]+|\+Inf)"\} (\d+)', re.M)
 USED = re.compile(r'^photopool_resource_used\{resource="(\w+)"\} (\d+)', re.M)
 
 
@@ -25,6 +26,15 @@ def disk_of(folder):
             except FileNotFoundError:  # a journal that has ended
                 pass
     return total
+
+
+def share_of(samples, share):
+    """Returns the bound in seconds within which this share of the main loop's timers fired between
+    the first and the last of the samples.
+    """
+    known = [s.lags for s in samples if s.lags]
+    counts = {bound: n - known[0][bound] for bound, n in known[-1].items()}
+    return min(bound for bound, n in counts.items() if n >= share * counts[float("inf")])
 
 
 def read(path):
@@ -56,7 +66,7 @@ class Watch:
         lag = LAG.search(text)
         return Sample(time.time(), int(re.search(r"VmRSS:\s+(\d+)", status).group(1)) * 1024, len(os.listdir(f"{place}/fd")),
                       int(stat[17]), disk_of(self.pool.data), (int(stat[11]) + int(stat[12])) / TICKS,
-                      float(lag.group(1)) if lag else None, {k: int(v) for k, v in USED.findall(text)})
+                      float(lag.group(1)) if lag else None, {float(k): int(v) for k, v in LAGS.findall(text)}, {k: int(v) for k, v in USED.findall(text)})
 
     def run(self):
         due = time.monotonic()

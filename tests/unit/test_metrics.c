@@ -186,6 +186,23 @@ static void every_number_has_its_line(void **state)
     page_close(&p);
 }
 
+static void lags_of_the_main_loop(void **state)
+{
+    struct page p;
+
+    (void)state;
+    page_open(&p);
+    pp_metrics_write_lags(
+        &(struct pp_loop_lags){.counts = {5, [4] = 2, [PP_LAG_BOUND_COUNT] = 1}, .sum_ms = 2030}, &p.text);
+    says(&p, "photopool_main_loop_lag_seconds_bucket{le=\"0.01\"} 5");
+    says(&p, "photopool_main_loop_lag_seconds_bucket{le=\"0.02\"} 7");
+    says(&p, "photopool_main_loop_lag_seconds_bucket{le=\"1\"} 7");
+    says(&p, "photopool_main_loop_lag_seconds_bucket{le=\"+Inf\"} 8");
+    says(&p, "photopool_main_loop_lag_seconds_sum 2.030");
+    says(&p, "photopool_main_loop_lag_seconds_count 8");
+    page_close(&p);
+}
+
 static void gauges_of_the_leader_are_absent_elsewhere(void **state)
 {
     static const char *const names[] = {"open_tasks", "ingest_queue_length", "ingest_queue_age_seconds",
@@ -236,6 +253,7 @@ int main(void)
         cmocka_unit_test(outcomes_are_counted_by_code_and_tier),
         cmocka_unit_test(durations_fall_into_their_buckets),
         cmocka_unit_test(every_number_has_its_line),
+        cmocka_unit_test(lags_of_the_main_loop),
         cmocka_unit_test(gauges_of_the_leader_are_absent_elsewhere),
         cmocka_unit_test(ports_count_for_themselves),
     };

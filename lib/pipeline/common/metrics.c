@@ -145,6 +145,23 @@ static void write_fetch_seconds(const struct pp_metrics *m, const struct pp_tier
     }
 }
 
+void pp_metrics_write_lags(const struct pp_loop_lags *lags, struct pp_buf *out)
+{
+    static const int bounds[PP_LAG_BOUND_COUNT] = PP_LAG_BOUNDS;
+    uint64_t sum = 0;
+
+    family(out, "main_loop_lag_seconds", "histogram", "How late each timer of 100 ms of the main loop was.");
+    for (size_t i = 0; i < PP_LAG_BOUND_COUNT; i++) {
+        sum += lags->counts[i];
+        pp_buf_printf(out, "photopool_main_loop_lag_seconds_bucket{le=\"%g\"} %" PRIu64 "\n",
+                      bounds[i] / 1000.0, sum);
+    }
+    sum += lags->counts[PP_LAG_BOUND_COUNT];
+    pp_buf_printf(out, "photopool_main_loop_lag_seconds_bucket{le=\"+Inf\"} %" PRIu64 "\n", sum);
+    pp_buf_printf(out, "photopool_main_loop_lag_seconds_sum %.3f\n", (double)lags->sum_ms / 1000.0);
+    pp_buf_printf(out, "photopool_main_loop_lag_seconds_count %" PRIu64 "\n", sum);
+}
+
 static void write_by_tier(struct pp_buf *out, const char *name, const char *help, const uint64_t *values,
                           const struct pp_tier *tiers, uint32_t n)
 {

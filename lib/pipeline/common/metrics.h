@@ -13,6 +13,7 @@
 #include "photopool/code.h"
 #include "photopool/task.h"
 #include "pipeline/common/hand_back.h"
+#include "runtime/loop.h"
 
 enum pp_metric_type {
     PP_COUNTER,
@@ -110,6 +111,8 @@ void pp_metrics_loop_lag(struct pp_metrics *m, size_t loop, int64_t ms);
  * with their timeout in seconds. */
 void pp_metrics_write(const struct pp_metrics *m, const struct pp_tier *tiers, uint32_t n_tiers,
                       struct pp_buf *out);
+/* Appends how late the timers of the main loop were, as a histogram. */
+void pp_metrics_write_lags(const struct pp_loop_lags *lags, struct pp_buf *out);
 void pp_metrics_write_sinks(const struct pp_metrics *m, int64_t wall_ms, struct pp_buf *out);
 /* Appends how many requests of each kind a port has made: photopool_<name>{op="..."}. */
 void pp_metrics_write_ops(struct pp_buf *out, const char *name, const char *help,
