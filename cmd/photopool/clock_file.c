@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/private_file.h"
 #include "wire_parts.h"
@@ -23,16 +24,44 @@ static bool read_saved(int fd, struct pp_wall *saved, char boot[PP_WALL_BOOT_MAX
     return pp_wall_read(saved, boot, text);
 }
 
+static void take_text(struct pp_clock_file *f)
+{
+    char boot[PP_BOOT_ID_MAX];
+
+    pp_clock_boot_id(boot);
+    pp_wall_write(f->wall, boot, f->text);
+}
+
+static void write_text(const struct pp_clock_file *f)
+{
+    size_t n = strlen(f->text);
+
+    /* After a failure the file keeps an older line, which is only less exact. */
+    if (pwrite(f->fd, f->text, n, 0) == (ssize_t)n)
+        (void)!ftruncate(f->fd, (off_t)n);
+}
+
+static void work_save(void *state, struct pp_job *job)
+{
+    (void)state;
+    write_text(pp_container_of(job, struct pp_clock_file, job));
+}
+
+static void on_saved(struct pp_job *job)
+{
+    (void)job; /* the next tick of the timer saves again */
+}
+
 static void save(void *data)
 {
     struct pp_clock_file *f = data;
-    char text[PP_WALL_TEXT_MAX], boot[PP_BOOT_ID_MAX];
 
-    pp_clock_boot_id(boot);
-    size_t n = pp_wall_write(f->wall, boot, text);
-    /* After a failure the file keeps an older line, which is only less exact. */
-    if (pwrite(f->fd, text, n, 0) == (ssize_t)n)
-        (void)!ftruncate(f->fd, (off_t)n);
+    if (pp_lane_in_flight(f->home) > 0)
+        return;
+    take_text(f);
+    f->job = (struct pp_job){.work = work_save, .done = on_saved};
+    enum pp_err err = pp_lane_submit(f->home, &f->job);
+    pp_assert(err == PP_OK, "an idle lane takes no job");
 }
 
 static void resume(struct pp_wall *wall, const struct pp_wall *saved, bool same_boot, struct pp_log *log)
@@ -57,7 +86,7 @@ enum pp_err pp_clock_file_open(struct pp_clock_file *f, struct pp_loop *loop, st
     struct pp_wall saved;
 
     snprintf(path, sizeof(path), "%s/clock", dir);
-    *f = (struct pp_clock_file){.fd = pp_private_open(AT_FDCWD, path), .wall = wall};
+    *f = (struct pp_clock_file){.fd = pp_private_open(AT_FDCWD, path), .loop = loop, .wall = wall};
     if (f->fd < 0)
         return pp_wire_explain(error, PP_EIO,
                                "%s can't be opened: %s; choose another directory with --data DIR", path,
@@ -65,8 +94,12 @@ enum pp_err pp_clock_file_open(struct pp_clock_file *f, struct pp_loop *loop, st
     pp_clock_boot_id(this_boot);
     if (read_saved(f->fd, &saved, boot))
         resume(wall, &saved, strcmp(boot, this_boot) == 0, log);
-    save(f);
-    f->timer = pp_timer_open(loop, save, f);
+    take_text(f);
+    write_text(f);
+    f->lane =
+        pp_lane_open(&(struct pp_lane_options){.name = "clock", .threads = 1, .capacity = 1, .max_batch = 1});
+    f->home = f->lane ? pp_lane_home_open(f->lane, loop) : NULL;
+    f->timer = f->home ? pp_timer_open(loop, save, f) : NULL;
     if (!f->timer)
         return pp_wire_explain(error, PP_ENOMEM, "out of memory");
     pp_timer_start(f->timer, SAVE_MS, SAVE_MS);
@@ -76,8 +109,13 @@ enum pp_err pp_clock_file_open(struct pp_clock_file *f, struct pp_loop *loop, st
 void pp_clock_file_close(struct pp_clock_file *f)
 {
     pp_timer_close(f->timer);
+    pp_lane_close(f->lane);
+    while (f->home && pp_lane_in_flight(f->home) > 0)
+        pp_loop_turn(f->loop, true);
+    pp_lane_home_close(f->home);
     if (f->fd < 0)
         return;
-    save(f);
+    take_text(f);
+    write_text(f);
     close(f->fd);
 }

@@ -4,12 +4,19 @@
 #define PHOTOPOOL_CMD_CLOCK_FILE_H
 
 #include "core/wall.h"
+#include "runtime/lane.h"
 #include "wire.h"
 
 struct pp_clock_file {
     int fd; /* -1: none */
+    struct pp_loop *loop;
     struct pp_timer *timer;
     const struct pp_wall *wall;
+    /* A lane writes, because a busy disk can block even a small write for 100 ms. */
+    struct pp_lane *lane;
+    struct pp_lane_home *home;
+    struct pp_job job;
+    char text[PP_WALL_TEXT_MAX]; /* the line that is being written; unused while no job is in flight */
 };
 
 /* Opens the file in `dir`, and resumes *wall and the steady wall time of this process from it, if
