@@ -214,6 +214,7 @@ static void set_limits(struct pp_wire *w)
 
 static enum pp_err open_all(struct pp_wire *w, unsigned roles, struct pp_wire_error *error)
 {
+    pp_process_return_memory();
     enum pp_err err = pp_wire_params_init(&w->params, w->config);
     if (err == PP_OK)
         err = make_pins(w);

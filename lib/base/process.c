@@ -1,7 +1,8 @@
-/* process.c: what the system says of this process. */
+/* process.c: what the system says of this process, and how its allocator treats memory. */
 #include "base/process.h"
 
 #include <dirent.h>
+#include <malloc.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,4 +65,9 @@ double pp_process_cpu_seconds(void)
         return 0;
     return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
            (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
+}
+
+void pp_process_return_memory(void)
+{
+    mallopt(M_MMAP_THRESHOLD, 512 * 1024);
 }

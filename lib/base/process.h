@@ -1,4 +1,5 @@
-/* process.h: what the system says of this process. Any thread may call these functions. */
+/* process.h: what the system says of this process, and how its allocator treats memory. Any thread
+ * may call these functions. */
 #ifndef PP_BASE_PROCESS_H
 #define PP_BASE_PROCESS_H
 
@@ -13,5 +14,11 @@ uint64_t pp_process_max_fds(void);
 uint64_t pp_process_resident_bytes(void);
 /* Returns the CPU time that all threads have used, in seconds. */
 double pp_process_cpu_seconds(void);
+
+/* Makes the allocator map blocks of 512 KiB and more one by one, and unmap them when they are
+ * freed. By default glibc raises this size to that of the largest block that was freed, up to 32
+ * MiB, so that after some large bodies the heap keeps their memory (mallopt(3),
+ * M_MMAP_THRESHOLD). */
+void pp_process_return_memory(void);
 
 #endif

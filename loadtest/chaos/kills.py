@@ -77,7 +77,7 @@ class Kills:
         victim.kill()
         died = time.monotonic()
         left = {photo for photo, worker in self.claims(clients).items() if mark in worker}
-        n, back = len(left), 0
+        n, back, took = len(left), 0, 0
         while left:
             check(time.monotonic() - died < 60 * SLOW, f"{len(left)} of {n} photos are not claimed again")
             claims, took = self.claims(clients), time.monotonic() - died
