@@ -421,7 +421,7 @@ static void nothing_takes_longer_than_is_written(void **state)
     struct world *w = *state;
 
     w->params.client_concurrency = 16; /* The record has room for a few more transfers. */
-    w->params.lease_ms = 600000;       /* The lease is so long that only necessary renewals happen. */
+    w->params.lease_ms = 600000;       /* No renewal is due by its time. */
     w->params.tiers[1].timeout_ms = 600000;
     world_open(w);
     w->faulty.ahead_ms = AHEAD_MS;

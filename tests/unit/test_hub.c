@@ -25,7 +25,7 @@ struct follower {
     uint64_t gap_from, gap_to, at;
     bool busy, failed, caught_up;
     size_t leave_after; /* the follower leaves after this many events; 0: never */
-    size_t place;       /* so many of the kit's followers had caught up when this one did */
+    size_t place;       /* how many followers had caught up before or with this one */
     size_t full;        /* the follower refuses this many deliveries because it is full */
 };
 
