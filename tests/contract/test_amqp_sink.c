@@ -176,12 +176,15 @@ static void kill_broker(void *place)
     rabbitmq_server_do("kill", NULL);
 }
 
+/* The consumer declares its queue and binding on each new connection, as consumers should: when
+ * RabbitMQ 3.10 is killed soon after queue.bind, the durable queue can survive without its binding. */
 static void start_broker(void *place)
 {
     struct place *p = place;
     rabbitmq_server_do("start", NULL);
     amqp_destroy_connection(p->c);
     p->c = dial();
+    make_queue(p, amqp_empty_table);
 }
 
 /* Replaces the queue by one that takes two messages and refuses all further ones. */
