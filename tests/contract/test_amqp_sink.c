@@ -177,7 +177,7 @@ static void kill_broker(void *place)
 }
 
 /* The consumer declares its queue and binding on each new connection, as consumers should: when
- * RabbitMQ 3.10 is killed soon after queue.bind, the durable queue can survive without its binding. */
+ * RabbitMQ 3.10 is killed soon after queue.bind, the queue can survive without its binding. */
 static void start_broker(void *place)
 {
     struct place *p = place;
