@@ -17,6 +17,7 @@ from harness import SLOW, Lateness, Origin, check, wait_until  # noqa: E402
 
 PHOTOS, HOSTS, CONCURRENCY = 200, 100, 512  # of all clients of a round; hosts of a client; of each client
 LEASE, MORE = 5, 1.0  # seconds
+CLAIMED = 2  # the state of a claimed task in MongoDB
 MOMENTS = 3  # a worker dies within this many seconds after the first request
 SLOWEST = {"tiers": ["30s"], "delay": "25000-28000"}
 # clients: number of clients in a round; puts: number of other clients whose settings are changed
@@ -57,14 +58,16 @@ class Kills:
             for client in clients]
 
     def claims(self, clients):
-        """Returns {photo: worker} of the claimed photos of these clients."""
-        rows = self.mongo.find("photopool", "photos", {"c": {"$in": clients}, "t.s": 2}, projection={"t.w": 1})
-        return {row["_id"]: row["t"]["w"] for row in rows}
+        """Returns {photo: worker} of these clients' photos that are not done: "" if no worker has
+        claimed the photo.
+        """
+        rows = self.mongo.find("photopool", "photos", {"c": {"$in": clients}, "t": {"$exists": True}}, projection={"t.s": 1, "t.w": 1})
+        return {row["_id"]: row["t"]["w"] if row["t"]["s"] == CLAIMED else "" for row in rows}
 
     def kill_one(self):
         """Returns (seconds from the first request to the kill, number of photos that the worker had
         claimed, seconds until the last of these claims was taken back, seconds until the last of
-        these photos was claimed again).
+        these photos was claimed again or done).
         """
         before = self.origin.stats()["requests"]
         clients, batches = self.post()
@@ -81,7 +84,7 @@ class Kills:
         while left:
             check(time.monotonic() - died < 60 * SLOW, f"{len(left)} of {n} photos are not claimed again")
             claims, took = self.claims(clients), time.monotonic() - died
-            left -= {photo for photo, worker in claims.items() if mark not in worker}
+            left &= {photo for photo, worker in claims.items() if not worker or mark in worker}
             if not back and not any(mark in worker for worker in claims.values()):
                 back = took
             time.sleep(0.02)
