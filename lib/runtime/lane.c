@@ -68,15 +68,9 @@ static size_t take_jobs(struct pp_lane *lane, struct pp_job **jobs, void *state)
 {
     uv_mutex_lock(&lane->mutex);
     wait_for_jobs(lane, state);
-    size_t want = lane->options.max_batch;
-    /* If the lane has no batch(), a thread takes only its share of the jobs, so that all threads
-     * work. */
-    if (!lane->options.batch) {
-        size_t share = (lane->queue.n + lane->threads_n - 1) / lane->threads_n;
-        if (want > share)
-            want = share;
-    }
-    size_t n = 0;
+    /* A thread takes only its share of the jobs, so that all threads work. */
+    size_t share = (lane->queue.n + lane->threads_n - 1) / lane->threads_n;
+    size_t want = share < lane->options.max_batch ? share : lane->options.max_batch, n = 0;
     while (n < want && !pp_list_empty(&lane->queue))
         jobs[n++] = pp_container_of(pp_list_pop(&lane->queue), struct pp_job, mail.node);
     uv_mutex_unlock(&lane->mutex);

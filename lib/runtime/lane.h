@@ -1,10 +1,10 @@
 /* lane.h: a bounded number of threads for calls that block: to a database driver, to the disk, for
  * hashing.
  *
- * A lane has `threads` threads and one queue of jobs. A thread takes up to `max_batch` jobs
- * together and hands them to the lane's batch function, so that a database can put them into one
- * transaction. Jobs that are done go back in one batch to the loop that sent them, where each job's
- * callback fires exactly once.
+ * A lane has `threads` threads and one queue of jobs. A thread takes its share of the jobs that
+ * wait, up to `max_batch`, and hands them to the lane's batch function together, so that a database
+ * can put them into one transaction. Jobs that are done go back in one batch to the loop that sent
+ * them, where each job's callback fires exactly once.
  *
  *   loop --pp_lane_submit--> [queue, bounded] --batch()--> thread --mailbox--> loop: job->done(job)
  *

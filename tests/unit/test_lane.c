@@ -216,6 +216,37 @@ static void bounds_and_batches(void **state)
     pp_loop_close(loop);
 }
 
+/* With two threads, a batch is half of what waits, so that a job is not held up by an earlier one
+ * while the other thread has nothing to do. */
+static void threads_share_the_queue(void **state)
+{
+    (void)state;
+    struct gate g;
+    gate_init(&g);
+    struct pp_loop *loop = pp_loop_open();
+    struct pp_lane *lane =
+        pp_lane_open(&(struct pp_lane_options){"share", 2, 10, 10, gated_batch, .data = &g});
+    assert_true(loop && lane);
+    struct pp_lane_home *home = pp_lane_home_open(lane, loop);
+    assert_non_null(home);
+    struct tally t = {.wanted = 8, .thread = pthread_self()};
+    for (int i = 0; i < 2; i++) { /* both threads are busy with one job each */
+        assert_int_equal(pp_lane_submit(home, &new_sum(&t, i)->job), PP_OK);
+        sem_wait(&g.entered);
+    }
+    for (int i = 2; i < 8; i++)
+        assert_int_equal(pp_lane_submit(home, &new_sum(&t, i)->job), PP_OK);
+    sem_post(&g.leave); /* one thread goes on, and takes three of the six */
+    sem_wait(&g.entered);
+    assert_int_equal(atomic_load(&g.largest), 3);
+    for (int i = 0; i < 8; i++)
+        sem_post(&g.leave);
+    pp_test_until(loop, all_done, &t, 5000);
+    pp_lane_home_close(home);
+    pp_lane_close(lane);
+    pp_loop_close(loop);
+}
+
 static void *close_lane(void *lane)
 {
     pp_lane_close(lane);
@@ -397,13 +428,10 @@ static void open_fails(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(in_order_on_one_thread),
-        cmocka_unit_test(jobs_return_to_their_own_loop),
-        cmocka_unit_test(bounds_and_batches),
-        cmocka_unit_test(close_finishes_jobs),
-        cmocka_unit_test(home_closes_in_callback),
-        cmocka_unit_test(state_per_thread),
-        cmocka_unit_test(open_fails),
+        cmocka_unit_test(in_order_on_one_thread), cmocka_unit_test(jobs_return_to_their_own_loop),
+        cmocka_unit_test(bounds_and_batches),     cmocka_unit_test(threads_share_the_queue),
+        cmocka_unit_test(close_finishes_jobs),    cmocka_unit_test(home_closes_in_callback),
+        cmocka_unit_test(state_per_thread),       cmocka_unit_test(open_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
