@@ -58,11 +58,12 @@ class Kills:
             for client in clients]
 
     def claims(self, clients):
-        """Returns {photo: worker} of these clients' photos that are not done: "" if no worker has
-        claimed the photo.
+        """Returns {photo: (worker, attempts)} of these clients' photos that are not done. The worker
+        is "" if none has claimed the photo.
         """
-        rows = self.mongo.find("photopool", "photos", {"c": {"$in": clients}, "t": {"$exists": True}}, projection={"t.s": 1, "t.w": 1})
-        return {row["_id"]: row["t"]["w"] if row["t"]["s"] == CLAIMED else "" for row in rows}
+        rows = self.mongo.find("photopool", "photos", {"c": {"$in": clients}, "t": {"$exists": True}},
+                               projection={"t.s": 1, "t.w": 1, "t.at": 1})
+        return {row["_id"]: (row["t"]["w"] if row["t"]["s"] == CLAIMED else "", row["t"]["at"]) for row in rows}
 
     def kill_one(self):
         """Returns (seconds from the first request to the kill, number of photos that the worker had
@@ -74,18 +75,21 @@ class Kills:
         wait_until(lambda: self.origin.stats()["requests"] > before, 30, "the first request")
         moment = self.random.uniform(0, MOMENTS)
         time.sleep(moment)
-        workers = list(self.claims(clients).values())
+        workers = [worker for worker, _ in self.claims(clients).values()]
         victim = max(self.fleet.workers, key=lambda w: sum(f"-{w.pid}-" in worker for worker in workers))
         mark = f"-{victim.pid}-"
         victim.kill()
         died = time.monotonic()
-        left = {photo for photo, worker in self.claims(clients).items() if mark in worker}
+        left = {photo: attempts for photo, (worker, attempts) in self.claims(clients).items() if mark in worker}
         n, back, took = len(left), 0, 0
         while left:
             check(time.monotonic() - died < 60 * SLOW, f"{len(left)} of {n} photos are not claimed again")
             claims, took = self.claims(clients), time.monotonic() - died
-            left &= {photo for photo, worker in claims.items() if not worker or mark in worker}
-            if not back and not any(mark in worker for worker in claims.values()):
+            # An attempt that is recorded now was the worker's last message: the photo is not lost,
+            # and waits for the pause after an attempt.
+            left = {photo: attempts for photo, attempts in left.items()
+                    if photo in claims and claims[photo][1] == attempts and (not claims[photo][0] or mark in claims[photo][0])}
+            if not back and not any(mark in worker for worker, _ in claims.values()):
                 back = took
             time.sleep(0.02)
         victim.start()
