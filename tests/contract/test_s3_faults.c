@@ -154,6 +154,7 @@ static void transient_failures_are_retried(void **state)
         {.end = FAKE_RESET},
         {.status = 0},
         {.status = 503, .body = ERROR("SlowDown"), .end = FAKE_CUT},
+        {.status = 503, .body = ERROR("AccessDenied")},
     };
 
     (void)state;
@@ -459,6 +460,36 @@ static void a_server_that_is_no_store_is_reported(void **state)
     fake_http_close(s);
 }
 
+/* A proxy, or a store in trouble, may answer any code. The status decides whether advice about
+ * permissions fits. */
+static void the_status_decides_which_advice_fits(void **state)
+{
+    static const struct {
+        struct fake_reply reply;
+        const char *says; /* the end of the reason */
+    } cases[] = {
+        {{.status = 403, .body = ERROR("AccessDenied")}, "s3:DeleteObject and s3:ListBucket"},
+        {{.status = 503, .body = ERROR("AccessDenied")}, "should pass"},
+        {{.status = 500, .body = ERROR("NoSuchBucket")}, "should pass"},
+        {{.status = 404, .body = ERROR("AccessDenied")}, "the bucket's name"},
+        {{.status = 404, .body = ERROR("NoSuchBucket")}, "correct its name"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < N(cases); i++) {
+        const struct fake_reply r = cases[i].reply, script[] = {r, r, r, r};
+        struct fake_http *s = fake_http_open(script, N(script));
+        struct pp_blob_store *b = open_at(s);
+        char reason[PP_S3_REASON_MAX];
+        assert_int_equal(pp_s3_blob_store_probe(b, reason), r.status >= 500 ? PP_EIO : PP_EINVAL);
+        size_t n = strlen(reason), end = strlen(cases[i].says);
+        if (n < end || strcmp(reason + n - end, cases[i].says) != 0)
+            fail_msg("case %zu: %s", i, reason);
+        b->ops->close(b);
+        fake_http_close(s);
+    }
+}
+
 /* --- lists of objects --- */
 
 static void lists_that_cannot_be_read_fail(void **state)
@@ -582,6 +613,7 @@ int main(void)
         cmocka_unit_test(absence_differs_from_a_wrong_answer),
         cmocka_unit_test(a_bucket_elsewhere_is_reported),
         cmocka_unit_test(a_server_that_is_no_store_is_reported),
+        cmocka_unit_test(the_status_decides_which_advice_fits),
         cmocka_unit_test(lists_that_cannot_be_read_fail),
         cmocka_unit_test(endless_lists_end),
         cmocka_unit_test(seconds_are_whole),

@@ -15,34 +15,44 @@ struct meaning {
     const char *hint;
 };
 
+/* A proxy, or a store in trouble, may answer any code with any status. A row is meant only for the
+ * statuses `from` to `to`; if a code comes with another status, the status decides. */
 static const struct {
     const char *code;
+    long from, to;
     struct meaning means;
 } codes[] = {
-    {"NoSuchKey", {PP_ENOTFOUND, 0, NULL}},
-    {"NoSuchBucket", {PP_EIO, LASTING, "make the bucket first, or correct its name"}},
-    {"InvalidBucketName", {PP_EIO, LASTING, "correct the bucket's name"}},
+    {"NoSuchKey", 404, 404, {PP_ENOTFOUND, 0, NULL}},
+    {"NoSuchBucket", 404, 404, {PP_EIO, LASTING, "make the bucket first, or correct its name"}},
+    {"InvalidBucketName", 400, 400, {PP_EIO, LASTING, "correct the bucket's name"}},
     {"AccessDenied",
+     403,
+     403,
      {PP_EIO, LASTING, "the key needs s3:PutObject, s3:GetObject, s3:DeleteObject and s3:ListBucket"}},
-    {"InvalidAccessKeyId", {PP_EIO, LASTING, "check AWS_ACCESS_KEY_ID"}},
-    {"SignatureDoesNotMatch", {PP_EIO, LASTING, "check AWS_SECRET_ACCESS_KEY, and region"}},
-    {"ExpiredToken", {PP_EIO, LASTING, "AWS_SESSION_TOKEN has expired: start again with a new one"}},
-    {"InvalidToken", {PP_EIO, LASTING, "check AWS_SESSION_TOKEN"}},
-    {"RequestTimeTooSkewed", {PP_EIO, LASTING, "this machine's clock or the store's is wrong"}},
-    {"AuthorizationHeaderMalformed", {PP_EIO, LASTING, "check region"}},
-    {"PermanentRedirect", {PP_EIO, LASTING, "check region and endpoint"}},
-    {"TemporaryRedirect", {PP_EIO, LASTING, "check region and endpoint"}},
-    {"XAmzContentSHA256Mismatch", {PP_EIO, 0, "the bytes were changed on their way, or in memory"}},
-    {"RequestTimeout", {PP_ETIMEOUT, RETRY, NULL}},
-    {"OperationAborted", {PP_EIO, RETRY, NULL}},
-    {"ConditionalRequestConflict", {PP_EIO, RETRY, NULL}},
-    {"QuotaExceeded", {PP_ENOSPC, 0, "the store's quota is used up"}},
-    {"XMinioStorageFull", {PP_ENOSPC, 0, "the store's disks are full"}},
-    {"XMinioAdminBucketQuotaExceeded", {PP_ENOSPC, 0, "the bucket's quota is used up"}},
+    {"InvalidAccessKeyId", 400, 403, {PP_EIO, LASTING, "check AWS_ACCESS_KEY_ID"}},
+    {"SignatureDoesNotMatch", 400, 403, {PP_EIO, LASTING, "check AWS_SECRET_ACCESS_KEY, and region"}},
+    {"ExpiredToken",
+     400,
+     403,
+     {PP_EIO, LASTING, "AWS_SESSION_TOKEN has expired: start again with a new one"}},
+    {"InvalidToken", 400, 403, {PP_EIO, LASTING, "check AWS_SESSION_TOKEN"}},
+    {"RequestTimeTooSkewed", 400, 403, {PP_EIO, LASTING, "this machine's clock or the store's is wrong"}},
+    {"AuthorizationHeaderMalformed", 400, 403, {PP_EIO, LASTING, "check region"}},
+    {"PermanentRedirect", 300, 399, {PP_EIO, LASTING, "check region and endpoint"}},
+    {"TemporaryRedirect", 300, 399, {PP_EIO, LASTING, "check region and endpoint"}},
+    {"XAmzContentSHA256Mismatch", 400, 400, {PP_EIO, 0, "the bytes were changed on their way, or in memory"}},
+    {"RequestTimeout", 400, 599, {PP_ETIMEOUT, RETRY, NULL}},
+    {"OperationAborted", 400, 599, {PP_EIO, RETRY, NULL}},
+    {"ConditionalRequestConflict", 400, 599, {PP_EIO, RETRY, NULL}},
+    {"QuotaExceeded", 400, 599, {PP_ENOSPC, 0, "the store's quota is used up"}},
+    {"XMinioStorageFull", 400, 599, {PP_ENOSPC, 0, "the store's disks are full"}},
+    {"XMinioAdminBucketQuotaExceeded", 400, 599, {PP_ENOSPC, 0, "the bucket's quota is used up"}},
 };
 
-/* Rows for answers without an error code of the table above: answers to HEAD, and those of proxies
- * and other stores. */
+#define PASSES "a failure of the store, which should pass"
+
+/* Rows for answers to which no row of the table above applies: answers to HEAD, and those of
+ * proxies and other stores. */
 static const struct {
     long from, to;
     struct meaning means;
@@ -52,12 +62,12 @@ static const struct {
     {403, 403, {PP_EIO, LASTING, "check keys, region, and what the key may do"}},
     /* For a missing object, an S3 store answers the code NoSuchKey (or to HEAD no code). So a 404
      * without this code suggests that the server is no S3 store. */
-    {404, 404, {PP_EIO, LASTING, "is this an S3 endpoint? check endpoint and path_style"}},
+    {404, 404, {PP_EIO, LASTING, "is this an S3 endpoint? check endpoint, path_style and the bucket's name"}},
     {408, 408, {PP_EIO, RETRY, NULL}},
     {425, 425, {PP_EIO, RETRY, NULL}},
     {429, 429, {PP_EIO, RETRY, NULL}},
-    {500, 500, {PP_EIO, RETRY, NULL}},
-    {502, 504, {PP_EIO, RETRY, NULL}},
+    {500, 500, {PP_EIO, RETRY, PASSES}},
+    {502, 504, {PP_EIO, RETRY, PASSES}},
     {507, 507, {PP_ENOSPC, 0, NULL}},
 };
 
@@ -100,7 +110,7 @@ void pp_s3_judge_status(struct pp_s3_failure *f, long status, const char *body, 
     if (status == 404 && !has_body)
         set_meaning(f, &missing);
     for (size_t i = 0; i < N(codes); i++)
-        if (strcmp(codes[i].code, f->said.code) == 0)
+        if (strcmp(codes[i].code, f->said.code) == 0 && status >= codes[i].from && status <= codes[i].to)
             set_meaning(f, &codes[i].means);
 }
 
