@@ -188,6 +188,8 @@ static enum pp_err apply_set(struct pp_config *cfg, const char *set, struct pp_c
     if (!name)
         return PP_ENOMEM;
     const struct pp_param *p = pp_param_find(name);
+    if (!p && !set[n] && !pp_param_is_section(name))
+        return pp_config_fail(err, "--set", 0, "", "no such parameter; allowed: --set NAME=VALUE");
     if (!p)
         return pp_config_unknown("--set", 0, name, err);
     if (!set[n])
@@ -262,7 +264,8 @@ static const char **match(struct pp_config_sources *src, const char **set, const
 }
 
 /* Replaces the value of a secret parameter in an option --set by stars. Other users of the machine
- * can read the arguments of a process in /proc. */
+ * can read the arguments of a process in /proc. An option that names no parameter may be a secret
+ * as a whole, such as "auth: {ticket_secret: X}". */
 static void hide_secret(char *set)
 {
     size_t n = strcspn(set, "=");
@@ -270,7 +273,9 @@ static void hide_secret(char *set)
 
     snprintf(name, sizeof name, "%.*s", (int)n, set);
     const struct pp_param *p = pp_param_find(name);
-    if (p && (p->flags & PP_PARAM_SECRET) && set[n])
+    if (!p)
+        memset(set, '*', strlen(set));
+    else if ((p->flags & PP_PARAM_SECRET) && set[n])
         memset(set + n + 1, '*', strlen(set + n + 1));
 }
 

@@ -15,9 +15,20 @@ static int line_of(const yaml_node_t *node)
     return (int)node->start_mark.line + 1;
 }
 
+/* Returns true if the text has only characters that are usual in names. Other text may be a whole
+ * assignment, such as "auth: {ticket_secret: X}". */
+static bool is_name(const char *s)
+{
+    return !s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")];
+}
+
 enum pp_err pp_config_unknown(const char *file, int line, const char *name, struct pp_config_error *err)
 {
     const struct pp_param *near = pp_param_near(name);
+    if (!is_name(name))
+        return pp_config_fail(err, file, line, "",
+                              "no such parameter, and not shown, because it may hold a secret; "
+                              "allowed: see photopool config --help");
     if (pp_param_is_section(name))
         return pp_config_fail(err, file, line, name,
                               "is a section, not a parameter; allowed: its keys, as %s.KEY", name);

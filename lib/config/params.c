@@ -105,7 +105,7 @@ P(HOSTS, "http.hosts", http.hosts, "[]", 0, 0, LIVE,
 P(COUNT, "batches.max_photos_per_item", batches.max_photos_per_item, "100", 1, 1000, 0,
   "Photos that one item may name.")
 
-P(KEYS, "auth.keys", auth.keys, "[]", 0, 0, LIVE,
+P(KEYS, "auth.keys", auth.keys, "[]", 0, 0, LIVE | SECRET,
   "API keys, by the SHA-256 of their text. With `client` a key acts for that client only.")
 P(STRING, "auth.ticket_secret", auth.ticket_secret, "", 0, 1024, LIVE | SECRET,
   "Signs tickets (POST /v1/tickets), at least 32 characters; empty: a random one, which a fleet shares through Redis.")

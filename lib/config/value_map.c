@@ -20,6 +20,9 @@ struct map_field {
 static enum pp_err unknown_field(const struct pp_value *v, const yaml_node_t *node,
                                  const struct map_field *fields, size_t n, const char *name)
 {
+    /* in {name: a, X}, X is a name */
+    if (v->param->flags & PP_PARAM_SECRET)
+        return pp_value_fail(v, node, "a field has another name");
     for (size_t i = 0; i < n; i++)
         if (pp_edit_distance(name, fields[i].name) <= 2)
             return pp_value_fail(v, node, "no field is called \"%.60s\" (did you mean %s?)", name,
@@ -102,12 +105,15 @@ void pp_put_tier(const struct pp_put *put, const void *field)
             timeout, (long long)tier->concurrency);
 }
 
+/* The messages about keys do not quote values, because an operator may have put the key itself
+ * there by mistake. */
+
 /* Reads a name or a client, which have only the characters of a client id. */
 static enum pp_err key_word(const struct pp_value *v, yaml_node_t *node, const char *s, const char *what,
                             const char **out)
 {
     if (!pp_client_valid(s, strlen(s)))
-        return pp_value_fail(v, node, "%s: \"%.60s\" is not 1 to 64 of A-Z a-z 0-9 _ -", what, s);
+        return pp_value_fail(v, node, "%s: not 1 to 64 of A-Z a-z 0-9 _ -", what);
     *out = pp_arena_strdup(&v->cfg->arena, s);
     return *out ? PP_OK : PP_ENOMEM;
 }
@@ -122,8 +128,6 @@ static enum pp_err key_client(const struct pp_value *v, yaml_node_t *node, const
     return key_word(v, node, s, "client", &((struct pp_config_key *)item)->client);
 }
 
-/* Reads the key's hash. The error message does not quote the value, because an operator may have
- * put the key itself there by mistake. */
 static enum pp_err key_sha256(const struct pp_value *v, yaml_node_t *node, const char *s, void *item)
 {
     struct pp_config_key *key = item;
@@ -157,7 +161,7 @@ static enum pp_err key_scopes(const struct pp_value *v, yaml_node_t *node, const
         if (!(s = pp_value_scalar(v, scope)))
             return PP_EINVAL;
         if (!scope_bit(s))
-            return pp_value_fail(v, scope, "scopes: \"%.60s\" is none of submit, read, admin", s);
+            return pp_value_fail(v, scope, "scopes: one is none of submit, read, admin");
         key->scopes |= scope_bit(s);
     }
     return key->scopes ? PP_OK : pp_value_fail(v, node, "scopes: an empty list allows nothing");

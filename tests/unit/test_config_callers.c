@@ -100,9 +100,10 @@ static void secrets_are_not_printed(void **state)
 static void secrets_do_not_stay_in_the_arguments(void **state)
 {
     char program[] = "photopool", flag[] = "--set", amqp[] = "amqp.url=amqp://u:hunter2@h",
-         redis[] = "--set=coordinator.url=redis://:hunter2@h", rpm[] = "clients.rpm=7";
-    char *argv[] = {program, flag, amqp, redis, flag, rpm, NULL};
-    int argc = 6;
+         redis[] = "--set=coordinator.url=redis://:hunter2@h", rpm[] = "clients.rpm=7",
+         keys[] = "auth.keys={name: a, sha256: '" HASH "', scopes: [read]}";
+    char *argv[] = {program, flag, amqp, redis, flag, rpm, flag, keys, NULL};
+    int argc = 8;
     struct pp_config_sources src;
     struct pp_config_error err;
     struct pp_config *cfg;
@@ -111,14 +112,61 @@ static void secrets_do_not_stay_in_the_arguments(void **state)
     assert_int_equal(pp_config_args_take(&src, &argc, argv, &err), PP_OK);
     assert_string_equal(amqp, "amqp.url=******************");
     assert_null(strstr(redis, "hunter2"));
+    assert_null(strstr(keys, "00112233"));
     assert_string_equal(rpm, "clients.rpm=7");
     src.file = "";
     src.env = NULL;
     assert_int_equal(pp_config_load(&cfg, &src, &err), PP_OK);
     assert_string_equal(cfg->amqp.url, "amqp://u:hunter2@h");
     assert_string_equal(cfg->coordinator.url, "redis://:hunter2@h");
+    assert_int_equal(cfg->auth.keys.n, 1);
     pp_config_free(cfg);
     pp_config_args_fini(&src);
+}
+
+static void an_option_without_a_parameter_does_not_stay_in_the_arguments(void **state)
+{
+    char program[] = "photopool", flag[] = "--set", set[] = "auth: {ticket_secret: hunter2}";
+    char *argv[] = {program, flag, set, NULL};
+    int argc = 3;
+    struct pp_config_sources src;
+    struct pp_config_error err;
+
+    (void)state;
+    assert_int_equal(pp_config_args_take(&src, &argc, argv, &err), PP_OK);
+    assert_null(strstr(set, "hunter2"));
+    assert_string_equal(src.sets[0], "auth: {ticket_secret: hunter2}");
+    pp_config_args_fini(&src);
+}
+
+/* Messages are copied into tickets and logs. An option that can't be read may be a secret as a
+ * whole. */
+static void secrets_are_not_in_messages(void **state)
+{
+    static const char *const sets[] = {
+        "auth: {ticket_secret: hunter2}",
+        "auth: {ticket_secret: hunter2=}",
+        "auth.ticket_secret:hunter2",
+        "auth.ticket_secret hunter2",
+        "hunter2",
+        "auth.keys=hunter2",
+        "auth.keys={name: a, hunter2}",
+        "auth.keys={name: 'hunter2!', sha256: '" HASH "', scopes: [read]}",
+        "auth.keys={name: a, sha256: '" HASH "', scopes: [hunter2]}",
+        "auth.keys={name: a, sha256: '" HASH "', scopes: [read], client: 'hunter2!'}",
+        "auth.keys={name: a, sha256: hunter2, scopes: [read]}",
+        "auth.keys={name: a, sha256: 'hunter2",
+        "store.url=hunter2",
+    };
+    struct pp_config_error err;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(sets) / sizeof(*sets); i++) {
+        assert_null(load(sets[i], &err));
+        if (strstr(err.text, "hunter2") || strstr(err.key, "hunter2"))
+            fail_msg("%s", err.text);
+        assert_non_null(strstr(err.text, "allowed: "));
+    }
 }
 
 int main(void)
@@ -128,6 +176,8 @@ int main(void)
         cmocka_unit_test(limits_of_callers),
         cmocka_unit_test(secrets_are_not_printed),
         cmocka_unit_test(secrets_do_not_stay_in_the_arguments),
+        cmocka_unit_test(an_option_without_a_parameter_does_not_stay_in_the_arguments),
+        cmocka_unit_test(secrets_are_not_in_messages),
     };
 
     return cmocka_run_group_tests_name("config_callers", tests, NULL, NULL);
