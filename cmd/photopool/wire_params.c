@@ -148,6 +148,7 @@ enum pp_err pp_wire_params_init(struct pp_wire_params *w, const struct pp_config
     p->threads = bounded(c->worker.threads);
     p->buffer_bytes = (uint64_t)c->fetch.buffer_bytes / p->threads;
     p->min_free = (uint64_t)c->blobs.min_free_bytes;
+    p->min_free_is_set = pp_config_is_set(c, "blobs.min_free");
     p->blobs_dir = strncmp(c->blobs.url, "file:", 5) == 0 ? c->blobs.url + 5 : NULL;
     p->data_dir = pp_wire_is_fleet(c) ? NULL : c->data_dir;
     p->lease_ms = c->worker.lease_ms;

@@ -1,6 +1,8 @@
 /* check.c: checks constraints between parameters, and what a server needs in addition. */
 #include "config/value.h"
 
+#include "base/check.h"
+
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <string.h>
@@ -137,6 +139,13 @@ enum pp_err pp_config_check(const struct pp_config *cfg, struct pp_config_error 
         cfg, err, "http.listen",
         "is open to other machines, and there are no keys. Set auth.keys: [{name: shop, sha256: HEX, scopes: "
         "[submit, read]}] with HEX from: printf %s KEY | sha256sum; or listen on 127.0.0.1");
+}
+
+bool pp_config_is_set(const struct pp_config *cfg, const char *name)
+{
+    const struct pp_param *p = pp_param_find(name);
+    pp_assert(p, "no parameter has this name");
+    return pp_config_origin(cfg, p)->source != PP_SOURCE_DEFAULT;
 }
 
 /* Returns true if the file has set a parameter. */

@@ -305,6 +305,10 @@ pp_must_check enum pp_err pp_config_check(const struct pp_config *cfg, struct pp
 pp_must_check enum pp_err pp_config_check_reload(const struct pp_config *in_force,
                                                  const struct pp_config *newer, struct pp_config_error *err);
 
+/* Returns true if a flag, the environment or the file has set the parameter, even if to its
+ * default. `name` must be a parameter's. */
+bool pp_config_is_set(const struct pp_config *cfg, const char *name);
+
 /* Calls cb for each parameter whose value differs between the two configurations. The parameter's
  * flags say whether it is reloadable (params.h). */
 void pp_config_diff(const struct pp_config *a, const struct pp_config *b,

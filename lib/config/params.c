@@ -130,7 +130,8 @@ C(URL, "blobs.url", blobs.url, "file:DIR/photos", "file:PATH|s3://BUCKET[/PREFIX
 E("blobs.fsync", blobs.fsync, "file", "file|off", 0,
   "file: a photo's bytes are on disk before its record; off: left to the system.")
 P(SIZE, "blobs.min_free", blobs.min_free_bytes, "1GiB", 0, GIB(1024 * 1024), 0,
-  "Below this free space of the disks of photos and databases workers fetch nothing; on a small disk 5 % of it.")
+  "At this free space of the disks of photos and databases workers fetch nothing more. A value that is set holds as it "
+  "is, up to 7/8 of a disk; the default is at most 5 % of it.")
 
 P(COUNT, "ingest.high_water", ingest.high_water, "5M", 1, 1e9, LIVE,
   "Photos accepted and not yet planned; beyond it POST answers 503. A batch counts as at least its number of items, "

@@ -83,9 +83,10 @@ bool pp_local_fault_say(struct pp_local_fault *f, int64_t now)
     return true;
 }
 
-uint64_t pp_local_min_free(uint64_t min_free, uint64_t total)
+uint64_t pp_local_min_free(uint64_t min_free, bool is_set, uint64_t total)
 {
-    return min_free < total / 20 ? min_free : total / 20;
+    uint64_t most = is_set ? total / 8 * 7 : total / 20;
+    return min_free < most ? min_free : most;
 }
 
 bool pp_local_space_low(uint64_t free_bytes, uint64_t minimum, bool low)

@@ -53,8 +53,9 @@ void pp_local_fault_done(struct pp_local_fault *f, int64_t now);
 bool pp_local_fault_say(struct pp_local_fault *f, int64_t now);
 
 /* Returns how many free bytes a file system of `total` bytes must have: min_free, but at most a
- * twentieth of a small file system. */
-uint64_t pp_local_min_free(uint64_t min_free, uint64_t total);
+ * twentieth of the file system. If an operator has set min_free, it holds as it is, up to seven
+ * eighths: more is never free, since systems keep some space back. */
+uint64_t pp_local_min_free(uint64_t min_free, bool is_set, uint64_t total);
 /* Returns true if the free bytes are too few. After they were too few (`low`), it takes a sixteenth
  * more than the minimum to be enough again. */
 bool pp_local_space_low(uint64_t free_bytes, uint64_t minimum, bool low);

@@ -79,7 +79,8 @@ static enum pp_err open_worker(struct pp_pipeline *p)
         .log = p->log,
         .blobs = p->blobs,
         .space = {.dir = {[PP_SPACE_BLOBS] = p->params->blobs_dir, [PP_SPACE_DATA] = p->params->data_dir},
-                  .min_free = p->params->min_free},
+                  .min_free = p->params->min_free,
+                  .is_set = p->params->min_free_is_set},
         .data = p,
         .on_open = on_gate_open,
         .on_retry = on_gate_retry});

@@ -53,9 +53,9 @@ class Disk:
 
 
 class Low(Disk):
-    """There is less free space than blobs.min_free, which is 5 % of a small disk."""
+    """There is less free space than blobs.min_free, which by default is 5 % of a small disk."""
 
-    words, resource, min_free, size = "MiB are free in", "the disk", "1GiB", "800m"
+    words, resource, min_free, size = "MiB are free in", "the disk", None, "800m"
 
     def fail(self):
         s = os.statvfs(self.mount)
@@ -198,8 +198,10 @@ def await_signs(pool, store, failed_at):
 
 def outage(case, name, store):
     origin = Origin(case, hosts="*.example delay=50-150 bytes=20000")
-    pool = Pool(case, origin=origin, config={"clients.rpm": None, "clients.concurrency": 8, "blobs.url": store.url, "keep.threads": 8,
-                                             "blobs.fsync": "off", "blobs.min_free": store.min_free}).start()
+    config = {"clients.rpm": None, "clients.concurrency": 8, "blobs.url": store.url, "keep.threads": 8, "blobs.fsync": "off"}
+    if store.min_free is not None:
+        config["blobs.min_free"] = store.min_free
+    pool = Pool(case, origin=origin, config=config).start()
     each = PHOTOS // CLIENTS
     batches = [pool.submit(str(c), [{"id": f"{c}-{i}", "photos": [origin.url(f"h{c}.example", f"/{name}/{c}/{i}.jpg")]} for i in range(each)])
                for c in range(CLIENTS)]

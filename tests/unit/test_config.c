@@ -657,6 +657,24 @@ static void the_environment(void **state)
     }
 }
 
+static void what_is_set_differs_from_the_default(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *yaml, *env, *set;
+        bool is_set;
+    } cases[] = {{NULL, NULL, NULL, false},
+                 {NULL, NULL, "clients.rpm=5", false},
+                 {"blobs:\n  min_free: 1GiB\n", NULL, NULL, true},
+                 {NULL, "PHOTOPOOL_BLOBS_MIN_FREE=5GiB", NULL, true},
+                 {NULL, NULL, "blobs.min_free=5GiB", true}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct pp_config *cfg = must_load(cases[i].yaml, cases[i].env, cases[i].set);
+        assert_int_equal(pp_config_is_set(cfg, "blobs.min_free"), cases[i].is_set);
+        pp_config_free(cfg);
+    }
+}
+
 static void unknown_flags(void **state)
 {
     (void)state;
@@ -928,6 +946,7 @@ int main(void)
         cmocka_unit_test(sinks),
         cmocka_unit_test(empty_files_change_nothing),
         cmocka_unit_test(the_environment),
+        cmocka_unit_test(what_is_set_differs_from_the_default),
         cmocka_unit_test(unknown_flags),
         cmocka_unit_test(open_servers_need_keys),
         cmocka_unit_test(prints_are_read_back),

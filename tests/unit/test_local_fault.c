@@ -105,15 +105,26 @@ static void a_failure_is_logged_once_and_then_each_minute(void **state)
     assert_true(pp_local_fault_say(&f, START + 300000));
 }
 
+static void a_reserve_that_is_set_holds(void **state)
+{
+    (void)state;
+    const uint64_t gib = 1 << 30;
+
+    assert_int_equal(pp_local_min_free(5 * gib, true, 50 * gib), 5 * gib);
+    assert_int_equal(pp_local_min_free(40 * gib, true, 50 * gib), 40 * gib);
+    assert_int_equal(pp_local_min_free(0, true, 50 * gib), 0);
+    assert_int_equal(pp_local_min_free(100 * gib, true, 16 * gib), 14 * gib);
+}
+
 static void a_small_disk_needs_less_free_space(void **state)
 {
     (void)state;
     const uint64_t mib = 1 << 20, gib = mib << 10;
 
-    assert_int_equal(pp_local_min_free(gib, 1000 * gib), gib);
-    assert_int_equal(pp_local_min_free(gib, 20 * gib), gib);
-    assert_int_equal(pp_local_min_free(gib, 100 * mib), 5 * mib);
-    assert_int_equal(pp_local_min_free(0, 100 * mib), 0);
+    assert_int_equal(pp_local_min_free(gib, false, 1000 * gib), gib);
+    assert_int_equal(pp_local_min_free(gib, false, 20 * gib), gib);
+    assert_int_equal(pp_local_min_free(gib, false, 100 * mib), 5 * mib);
+    assert_int_equal(pp_local_min_free(0, false, 100 * mib), 0);
     assert_false(pp_local_space_low(0, 0, true)); /* off */
     assert_true(pp_local_space_low(16 * mib - 1, 16 * mib, false));
     assert_false(pp_local_space_low(16 * mib, 16 * mib, false));
@@ -128,6 +139,7 @@ int main(void)
         cmocka_unit_test(work_that_waits_is_tried_first),
         cmocka_unit_test(a_probe_that_proves_nothing_is_repeated_less_often),
         cmocka_unit_test(a_failure_is_logged_once_and_then_each_minute),
+        cmocka_unit_test(a_reserve_that_is_set_holds),
         cmocka_unit_test(a_small_disk_needs_less_free_space),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -288,16 +288,26 @@ static void work_probe(void *state, struct pp_job *job)
     }
 }
 
-/* Takes the result of a measurement. The first one says whether a disk is so small that less than
- * blobs.min_free must be free. */
+/* Tells the operator about each disk that is so small that less than blobs.min_free must be
+ * free. */
+static void say_lowered(const struct pp_gate *gate)
+{
+    const struct pp_space *space = &gate->o.space;
+
+    for (int i = 0; i < PP_SPACE_DIRS; i++)
+        if (space->minimum[i] > 0 && space->minimum[i] < space->min_free)
+            pp_log(gate->o.log, space->is_set ? PP_LOG_WARN : PP_LOG_INFO,
+                   "blobs.min_free is lowered, because the disk is small", "folder", space->dir[i],
+                   space->is_set ? "configured" : "default", PP_LOG_INT(space->min_free), "now",
+                   PP_LOG_INT(space->minimum[i]), NULL);
+}
+
+/* Takes the result of a measurement. */
 static void on_measured(struct pp_gate *gate)
 {
     gate->o.space = gate->probe.space;
-    for (int i = 0; i < PP_SPACE_DIRS && !gate->measured; i++)
-        if (gate->o.space.minimum[i] > 0 && gate->o.space.minimum[i] < gate->o.space.min_free)
-            pp_log(gate->o.log, PP_LOG_INFO, "blobs.min_free is lowered, because the disk is small", "folder",
-                   gate->o.space.dir[i], "configured", PP_LOG_INT(gate->o.space.min_free), "now",
-                   PP_LOG_INT(gate->o.space.minimum[i]), NULL);
+    if (!gate->measured)
+        say_lowered(gate);
     gate->measured = true;
 }
 

@@ -38,6 +38,7 @@ struct pp_params {
     uint64_t buffer_bytes;
     /* At least this many bytes must be free on the disks of these folders; NULL: no such folder. */
     uint64_t min_free;
+    bool min_free_is_set; /* false: it is the default, which a small disk lowers */
     const char *blobs_dir, *data_dir;
     /* --- defaults for clients without settings; reloadable --- */
     uint32_t client_rpm; /* requests in any 60 s; 0: unlimited */

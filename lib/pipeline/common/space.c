@@ -15,7 +15,8 @@ static void measure(struct pp_space *space, int i)
     space->free_bytes[i] = space->minimum[i] = 0;
     if (statvfs(space->dir[i], &st) == 0) {
         space->free_bytes[i] = (uint64_t)st.f_bavail * st.f_frsize;
-        space->minimum[i] = pp_local_min_free(space->min_free, (uint64_t)st.f_blocks * st.f_frsize);
+        space->minimum[i] =
+            pp_local_min_free(space->min_free, space->is_set, (uint64_t)st.f_blocks * st.f_frsize);
     }
     space->low[i] = pp_local_space_low(space->free_bytes[i], space->minimum[i], space->low[i]);
 }

@@ -14,6 +14,7 @@ enum { PP_SPACE_BLOBS, PP_SPACE_DATA, PP_SPACE_DIRS };
 struct pp_space {
     const char *dir[PP_SPACE_DIRS]; /* NULL: this process has no such folder on a disk */
     uint64_t min_free;              /* in bytes; 0: any amount is enough */
+    bool is_set;                    /* an operator has set min_free: a small disk does not lower it */
     /* Results of the last measurement, in bytes; 0 if the folder could not be measured. */
     uint64_t free_bytes[PP_SPACE_DIRS], minimum[PP_SPACE_DIRS];
     bool low[PP_SPACE_DIRS];
