@@ -252,6 +252,29 @@ def outage(case, name, store):
     origin.stop()
 
 
+def fast_writer(case):
+    """Photos come so fast that a small disk would be full before its free space is measured again. Only
+    the transfers in flight may use some of blobs.min_free."""
+    at_a_time, size, photos, reserve = 4, 400_000, 165, 20 << 20
+    store = Disk(case, "fast")
+    store.remount(0, "size=60m")
+    origin = Origin(case, hosts=f"*.example delay=0 bytes={size}")
+    pool = Pool(case, origin=origin, config={"clients.rpm": None, "clients.concurrency": at_a_time, "blobs.url": store.url,
+                                             "blobs.fsync": "off", "blobs.min_free": "20MiB"}).start()
+    batch = pool.submit("1", [{"id": str(i), "photos": [origin.url("h.example", f"/fast/{i}.jpg")]} for i in range(photos)])
+    wait_until(lambda: "MiB are free in" in str(pool.get("/readyz").json["roles"]["worker"].get("reason")), 30, "the disk is low")
+    wait_until(lambda: pool.metric("photopool_in_flight") == 0, 10, "no transfer is in flight")
+    s = os.statvfs(store.mount)
+    free = s.f_bavail * s.f_frsize
+    print(f"fast writer: {free} bytes are free, {reserve} are the reserve", flush=True)
+    check(free >= reserve - (at_a_time + 1) * (size + 8192), f"{free} bytes are free, {reserve} are the reserve")
+    check("blobs.min_free is lowered" not in pool.text(), "a reserve that is set holds")
+    store.remount(0, "size=400m")
+    same({p["outcome"] for r in pool.wait_finished(batch, 60) for p in r["data"]["photos"]}, {"stored"}, "outcomes of the fast writer")
+    pool.stop()
+    origin.stop()
+
+
 def test_disks(case):
     kinds = [k for k in (Low, Full, NoInodes, ReadOnly, Broken) if ONLY in ("", k.__name__)]
     try:
@@ -261,6 +284,8 @@ def test_disks(case):
         return
     for kind in kinds:
         outage(case, kind.__name__, kind(case, kind.__name__))
+    if ONLY in ("", "fast"):
+        fast_writer(case)
 
 
 def test_buckets(case):

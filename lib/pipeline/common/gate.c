@@ -36,6 +36,7 @@ struct gate_probe {
     struct pp_gate *gate;
     enum pp_gate_kind kind;
     bool in_flight, ok;
+    uint64_t written;      /* the bytes written when the measurement began */
     struct pp_space space; /* only the probe's thread uses this while the probe is in flight */
 };
 
@@ -52,7 +53,8 @@ struct pp_gate {
     uint64_t kept_before; /* `kept` when the blob store was last well again */
     /* Other threads use the members below. The mail is in the mailbox while `posted`. */
     struct pp_mail mail;
-    atomic_bool posted, blobs_failing;
+    atomic_bool posted, blobs_failing, measure; /* `measure`: disk space is to be measured at once */
+    struct pp_room room;
     atomic_uint_fast64_t kept;
     atomic_int waits;
     atomic_uint blobs_round;
@@ -109,6 +111,23 @@ void pp_gate_fault(struct pp_gate *gate, enum pp_gate_kind kind, const char *tex
 void pp_gate_kept(struct pp_gate *gate)
 {
     atomic_fetch_add_explicit(&gate->kept, 1, memory_order_relaxed);
+}
+
+static void report_no_room(struct pp_gate *gate)
+{
+    pp_gate_fault(gate, PP_GATE_SPACE, "photos have used up the space above blobs.min_free");
+}
+
+void pp_gate_wrote(struct pp_gate *gate, uint64_t n)
+{
+    enum pp_room_left left = pp_room_use(&gate->room, n);
+
+    if (left == PP_ROOM_PLENTY)
+        return;
+    if (left == PP_ROOM_NONE)
+        report_no_room(gate);
+    atomic_store(&gate->measure, true);
+    post(gate);
 }
 
 void pp_gate_waits(struct pp_gate *gate, int by)
@@ -227,6 +246,8 @@ static void take_report(struct pp_gate *gate, enum pp_gate_kind kind)
         pp_timer_sooner(gate->timer, TICK_MS);
 }
 
+static void measure_if_wanted(struct pp_gate *gate);
+
 static void on_mail(void *data, struct pp_list *mail)
 {
     struct pp_gate *gate = data;
@@ -241,6 +262,7 @@ static void on_mail(void *data, struct pp_list *mail)
         pp_local_fault_done(&blobs->state, now_of(gate));
         on_well(gate, PP_GATE_BLOBS);
     }
+    measure_if_wanted(gate);
 }
 
 /* --- probing --- */
@@ -279,6 +301,7 @@ static void work_probe(void *state, struct pp_job *job)
             pp_gate_fault(probe->gate, PP_GATE_BLOBS, NULL); /* updates the text */
         break;
     case PP_GATE_SPACE:
+        probe->written = pp_room_written(&probe->gate->room);
         probe->ok = pp_space_measure(&probe->space, text, sizeof(text));
         if (!probe->ok)
             pp_gate_fault(probe->gate, PP_GATE_SPACE, text);
@@ -302,23 +325,29 @@ static void say_lowered(const struct pp_gate *gate)
                    PP_LOG_INT(space->minimum[i]), NULL);
 }
 
-/* Takes the result of a measurement. */
+/* Takes the result of a measurement. Photos may have used up meanwhile what it has found. */
 static void on_measured(struct pp_gate *gate)
 {
+    enum pp_room_left left = pp_room_measured(&gate->room, &gate->probe.space, gate->probe.written);
+
     gate->o.space = gate->probe.space;
+    if (left == PP_ROOM_NONE && gate->probe.ok) {
+        gate->probe.ok = false;
+        report_no_room(gate);
+    }
+    if (left != PP_ROOM_PLENTY)
+        atomic_store(&gate->measure, true);
     if (!gate->measured)
         say_lowered(gate);
     gate->measured = true;
 }
 
-static void on_probed(struct pp_job *job)
+static void take_result(struct pp_gate *gate)
 {
-    struct gate_probe *probe = pp_container_of(job, struct gate_probe, job);
-    struct pp_gate *gate = probe->gate;
+    struct gate_probe *probe = &gate->probe;
     struct pp_local_fault *state = &gate->faults[probe->kind].state;
     bool waits = probe->kind == PP_GATE_BLOBS && atomic_load(&gate->waits) > 0;
 
-    probe->in_flight = false;
     if (probe->kind == PP_GATE_SPACE)
         on_measured(gate);
     if (state->state == PP_LOCAL_WELL) /* disk space is measured also while there is enough */
@@ -333,6 +362,15 @@ static void on_probed(struct pp_job *job)
         on_well(gate, probe->kind);
 }
 
+static void on_probed(struct pp_job *job)
+{
+    struct pp_gate *gate = pp_container_of(job, struct gate_probe, job)->gate;
+
+    gate->probe.in_flight = false;
+    take_result(gate);
+    measure_if_wanted(gate);
+}
+
 static void start_probe(struct pp_gate *gate, enum pp_gate_kind kind)
 {
     gate->probe.kind = kind;
@@ -340,15 +378,25 @@ static void start_probe(struct pp_gate *gate, enum pp_gate_kind kind)
     gate->probe.in_flight = pp_lane_submit(gate->home, &gate->probe.job) == PP_OK;
 }
 
+static void measure_space(struct pp_gate *gate)
+{
+    atomic_store(&gate->measure, false);
+    gate->measured_ms = now_of(gate);
+    start_probe(gate, PP_GATE_SPACE);
+}
+
+static void measure_if_wanted(struct pp_gate *gate)
+{
+    if (!gate->stopped && !gate->probe.in_flight && atomic_load(&gate->measure))
+        measure_space(gate);
+}
+
 static void on_tick(void *data)
 {
     struct pp_gate *gate = data;
 
-    if (gate->o.space.min_free > 0 && !gate->probe.in_flight &&
-        now_of(gate) - gate->measured_ms >= SPACE_MS) {
-        gate->measured_ms = now_of(gate);
-        start_probe(gate, PP_GATE_SPACE);
-    }
+    if (gate->o.space.min_free > 0 && !gate->probe.in_flight && now_of(gate) - gate->measured_ms >= SPACE_MS)
+        measure_space(gate);
     for (int k = 0; k < PP_GATE_KINDS; k++) {
         say(gate, (enum pp_gate_kind)k);
         if (!gate->probe.in_flight && pp_local_fault_probe_due(&gate->faults[k].state, now_of(gate)))
@@ -371,6 +419,7 @@ struct pp_gate *pp_gate_open(const struct pp_gate_options *options)
         return NULL;
     gate->o = *options;
     gate->probe.gate = gate;
+    pp_room_init(&gate->room);
     gate->probe.space = options->space;
     gate->measured_ms = now_of(gate) - SPACE_MS;
     pthread_mutex_init(&gate->lock, NULL);

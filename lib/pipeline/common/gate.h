@@ -45,7 +45,9 @@ struct pp_gate_options {
     struct pp_loop *loop;
     struct pp_log *log;
     struct pp_blob_store *blobs;
-    struct pp_space space; /* which folders need free space; the gate measures them each second */
+    /* Which folders need free space. The gate measures them each second, and at once when photos
+     * have used half of the room that the last measurement has found. */
+    struct pp_space space;
     void *data;
     /* The gate has opened: claims may go on. */
     void (*on_open)(void *data);
@@ -72,6 +74,9 @@ bool pp_gate_busy(const struct pp_gate *gate);
 void pp_gate_fault(struct pp_gate *gate, enum pp_gate_kind kind, const char *text);
 /* Reports that a photo was stored. */
 void pp_gate_kept(struct pp_gate *gate);
+/* Reports that n bytes of a photo were written to the blob store, also if the photo was not
+ * complete. If they use up the room above blobs.min_free, the gate closes without a measurement. */
+void pp_gate_wrote(struct pp_gate *gate, uint64_t n);
 /* Changes the number of bodies that wait for the blob store, by 1 or -1. */
 void pp_gate_waits(struct pp_gate *gate, int by);
 /* Returns how often a probe has found the blob store well again. A write that began before the

@@ -3,7 +3,7 @@
  * A body has at most one job on the lane: a spill, which writes the chunks of `out` while new
  * chunks are collected in `in`; the finish; or the removal of an aborted body's part. While a job
  * is on the lane, only the job may use `out`, `part`, `hash`, `err` and `sha256`. Only the loop
- * uses the other members. */
+ * uses the other members, except `keep`, which stays as it is. */
 #include "pipeline/fetch/keep.h"
 
 #include <openssl/evp.h>
@@ -189,6 +189,17 @@ struct pp_lane *pp_keep_lane_open(unsigned threads, struct pp_blob_store *blobs)
 /* One write takes at most this many chunks. */
 #define IOV_MAX_CHUNKS 64
 
+/* Tells the gate that these bytes are on the disk. */
+static void report_written(const struct pp_body *body, const struct iovec *iov, int n)
+{
+    uint64_t bytes = 0;
+
+    for (int i = 0; i < n; i++)
+        bytes += iov[i].iov_len;
+    if (body->keep->gate)
+        pp_gate_wrote(body->keep->gate, bytes);
+}
+
 static enum pp_err hash_chunks(EVP_MD_CTX *hash, const struct chunk *c)
 {
     for (; c; c = c->next)
@@ -223,6 +234,8 @@ static enum pp_err write_part(struct keep_thread *t, struct pp_body *body)
         struct iovec iov[IOV_MAX_CHUNKS];
         int n = gather_chunks(iov, &c);
         err = t->blobs->ops->write(body->part, iov, n);
+        if (err == PP_OK)
+            report_written(body, iov, n);
     }
     return err;
 }
@@ -237,7 +250,10 @@ static enum pp_err put_whole(struct keep_thread *t, struct pp_body *body)
         return PP_ENOMEM;
     int n = gather_chunks(iov, &c);
     pp_assert(!c, "a body has too many chunks for one write");
-    return t->blobs->ops->put(t->blobs, body->sha256, body->ext, iov, n, NULL);
+    enum pp_err err = t->blobs->ops->put(t->blobs, body->sha256, body->ext, iov, n, NULL);
+    if (err == PP_OK)
+        report_written(body, iov, n);
+    return err;
 }
 
 static enum pp_err commit_part(struct keep_thread *t, struct pp_body *body)
