@@ -21,4 +21,11 @@ double pp_process_cpu_seconds(void);
  * M_MMAP_THRESHOLD). */
 void pp_process_return_memory(void);
 
+/* Makes the scheduler run the calling thread in long slices, of 20 ms: a thread with bulk work.
+ * Then a thread that wakes up on the same processor interrupts it at once. With equal slices it
+ * would wait until the slice of the bulk work ends, up to 4 ms. Each thread's share of the
+ * processor stays the same. Does nothing before Linux 6.12, where a thread that has slept
+ * interrupts anyway (Documentation/scheduler/sched-eevdf.rst). Needs no privilege. */
+void pp_thread_long_slices(void);
+
 #endif

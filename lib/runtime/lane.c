@@ -18,6 +18,7 @@
 #include <uv.h>
 
 #include "base/check.h"
+#include "base/process.h"
 
 enum { MAX_THREADS = 64, MAX_BATCH = 4096 };
 
@@ -115,6 +116,8 @@ static void thread_main(void *arg)
     struct pp_lane *lane = arg;
     const struct pp_lane_options *o = &lane->options;
     pthread_setname_np(pthread_self(), lane->name);
+    if (o->bulk)
+        pp_thread_long_slices();
     struct pp_job **jobs = calloc(o->max_batch, sizeof(*jobs));
     void *state = o->open && jobs ? o->open(o->data) : o->data;
     bool ok = jobs && (state || !o->open);

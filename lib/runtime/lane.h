@@ -48,6 +48,7 @@ struct pp_lane_options {
      * connection alive. May be NULL; only for lanes with one thread. */
     void (*idle)(void *state);
     int64_t idle_ms;
+    bool bulk; /* the jobs compute for long, so other threads may interrupt them (base/process.h) */
 };
 
 /* Starts the threads and waits until each has opened its state. Returns NULL if a thread can't

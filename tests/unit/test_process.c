@@ -1,5 +1,6 @@
 /* Tests what process.h tells about this process, against what the test itself does. */
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -53,12 +55,39 @@ static void memory_and_time(void **state)
     assert_true(pp_process_cpu_seconds() > cpu);
 }
 
+static uint64_t slice_ns(void)
+{
+    uint64_t attr[6] = {0}; /* struct sched_attr; its fourth word is sched_runtime */
+    assert_int_equal(syscall(SYS_sched_getattr, 0, attr, sizeof attr, 0), 0);
+    return attr[3];
+}
+
+static void *ask_for_long_slices(void *data)
+{
+    pp_thread_long_slices();
+    *(uint64_t *)data = slice_ns();
+    return NULL;
+}
+
+/* Before Linux 6.12 the kernel has no slices of threads, and tells 0. */
+static void one_thread_gets_long_slices(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    uint64_t mine = slice_ns(), its = 0;
+    assert_int_equal(pthread_create(&thread, NULL, ask_for_long_slices, &its), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(its, mine == 0 ? 0 : 20000000);
+    assert_int_equal(slice_ns(), mine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(descriptors_are_counted),
         cmocka_unit_test(the_limit_is_the_soft_one),
         cmocka_unit_test(memory_and_time),
+        cmocka_unit_test(one_thread_gets_long_slices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* http_server.c: handles timeouts, drains, and has the table of the port's operations. */
 #include "adapter/http/http_server.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -110,8 +111,12 @@ static void on_next_turn(uv_idle_t *idle)
         left -= slice - s->bodies.work;
     }
     s->bodies.work = left;
-    if (!pp_list_empty(&s->working))
-        pp_http_next_turn(s);
+    if (pp_list_empty(&s->working))
+        return;
+    pp_http_next_turn(s);
+    /* The loop does not sleep before its next turn. Without this, threads that woke up on its
+     * processor would wait for the scheduler's tick, up to 4 ms. */
+    sched_yield();
 }
 
 void pp_http_next_turn(struct pp_http *s)

@@ -32,7 +32,7 @@ struct pp_acceptor {
 struct pp_acceptor *pp_acceptor_open(const struct pp_acceptor_options *options)
 {
     const struct pp_lane_options lane = {
-        .name = "accept", .threads = LANE_THREADS, .capacity = LANE_JOBS, .max_batch = 16};
+        .name = "accept", .threads = LANE_THREADS, .capacity = LANE_JOBS, .max_batch = 16, .bulk = true};
     pp_assert(options->params && options->metrics && options->ingest, "an acceptor lacks an option");
     struct pp_acceptor *acceptor = calloc(1, sizeof(*acceptor));
     if (!acceptor)

@@ -180,6 +180,7 @@ struct pp_lane *pp_keep_lane_open(unsigned threads, struct pp_blob_store *blobs)
                                             .threads = threads,
                                             .capacity = 65536,
                                             .max_batch = 8,
+                                            .bulk = true,
                                             .open = thread_open,
                                             .close = thread_close,
                                             .data = blobs};
