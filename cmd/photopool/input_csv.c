@@ -7,7 +7,6 @@
  * on the first item. It hands on nothing from a file with an invalid row. A row with an empty url
  * names an item that may have no photos. Columns of other names are ignored, with a note. Blanks
  * are part of a value. */
-#define HASH_NONFATAL_OOM 1
 #include "input.h"
 
 #include "base/arena.h"
@@ -176,8 +175,7 @@ static struct item *item_of(struct csv *s)
     memcpy(it->id, id, s->item.n + 1);
     it->line = s->row_line;
     it->last = &it->first;
-    HASH_ADD_STR(s->items, id, it);
-    return it->hh.tbl ? it : NULL;
+    return PP_HASH_ADD(s->items, it->id, s->item.n, it) ? it : NULL;
 }
 
 static void end_row(struct csv *s)

@@ -90,7 +90,8 @@ static struct pp_caller *free_place(struct pp_callers *t)
         struct pp_caller *c = pp_container_of(node, struct pp_caller, in_order);
         if (is_idle(c)) {
             pp_assert(c->polls == 0 && c->streams == 0, "a subscriber has no reference to its caller");
-            HASH_DEL(t->by_name, c);
+            if (c->hh.tbl) /* else there was no memory to add it */
+                HASH_DEL(t->by_name, c);
             pp_list_remove(&t->order, &c->in_order);
             return c;
         }
@@ -110,7 +111,10 @@ static struct pp_caller *add_caller(struct pp_callers *t, const char *name, size
     c->failed = 0;
     c->logged_ms = 0;
     memcpy(c->name, name, n + 1);
-    HASH_ADD_KEYPTR(hh, t->by_name, c->name, n, c);
+    if (!PP_HASH_ADD(t->by_name, c->name, n, c)) {
+        pp_list_push_front(&t->order, &c->in_order); /* the place is still free */
+        return &t->others;
+    }
     pp_list_push(&t->order, &c->in_order);
     return c;
 }

@@ -6,8 +6,9 @@
  * key costs nobody else behind the same address. Wrong keys have a stricter limit of their own.
  *
  * The table is bounded. A new caller takes the place of the one that was idle for longest. If no
- * caller is idle, new callers share one place. The memory of a place stays valid until
- * pp_callers_close(), so an account may be used until then. All functions run on the main loop. */
+ * caller is idle, or memory has run out, new callers share one place. The memory of a place stays
+ * valid until pp_callers_close(), so an account may be used until then. All functions run on the
+ * main loop. */
 #ifndef PHOTOPOOL_API_CALLERS_H
 #define PHOTOPOOL_API_CALLERS_H
 

@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HASH_NONFATAL_OOM        1
-#define uthash_nonfatal_oom(elt) ((elt)->homeless = true)
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/list.h"
@@ -22,7 +20,6 @@ struct entry {
     int64_t first_ms;    /* the earliest due time of the client's queues */
     size_t place;        /* the client's index in the heap, or PP_BACKLOG_READY if it is in the ring */
     struct pp_node node; /* links the client into the ring `ready` */
-    bool homeless;       /* uthash had no memory to add the client to the hash table */
     char client[];
 };
 
@@ -145,8 +142,7 @@ static enum pp_err add(struct pp_backlog *b, const char *client, struct entry **
     if (!e)
         return PP_ENOMEM;
     memcpy(e->client, client, n);
-    HASH_ADD_STR(b->clients, client, e);
-    if (e->homeless) {
+    if (!PP_HASH_ADD(b->clients, e->client, n - 1, e)) {
         free(e);
         return PP_ENOMEM;
     }

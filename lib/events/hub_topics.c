@@ -27,8 +27,10 @@ static struct pp_topic *topic_get(struct pp_hub *hub, const char *key)
         return NULL;
     memcpy(t->key, key, n);
     pp_list_init(&t->links);
-    HASH_ADD(hh, hub->topics, key, n, t);
-    return t;
+    if (PP_HASH_ADD(hub->topics, t->key, n, t))
+        return t;
+    free(t);
+    return NULL;
 }
 
 static void free_if_unused(struct pp_hub *hub, struct pp_topic *t)

@@ -54,7 +54,7 @@ static void chosen_keys_spread_over_the_buckets(void **state)
     struct entry *keys = collide(), *table = NULL, *found;
     size_t worst = 0;
     for (size_t i = 0; i < KEYS; i++) {
-        HASH_ADD_STR(table, host, &keys[i]);
+        assert_true(PP_HASH_ADD(table, keys[i].host, strlen(keys[i].host), &keys[i]));
         size_t n = table->hh.tbl->buckets[keys[i].hh.hashv & (table->hh.tbl->num_buckets - 1)].count;
         worst = n > worst ? n : worst;
     }

@@ -3,7 +3,6 @@
  *
  * When the cache holds max_entries names, a new name replaces the least recently used idle name. If
  * no name is idle, the table grows; each of its names then has a query in flight. */
-#define HASH_NONFATAL_OOM 1
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,8 +30,7 @@ struct pp_name *pp_names_add(struct pp_resolver_cares *r, const char *host)
     memcpy(name->host, host, n + 1);
     name->r = r;
     pp_list_init(&name->wanted);
-    HASH_ADD_KEYPTR(hh, names->by_host, name->host, n, name);
-    if (name->hh.tbl)
+    if (PP_HASH_ADD(names->by_host, name->host, n, name))
         return name;
     free(name);
     return NULL;

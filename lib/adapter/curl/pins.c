@@ -10,7 +10,6 @@
  * of the loop. So the table needs no careful eviction: when it is full, it is emptied, and the next
  * transfers empty libcurl's cache by a short CURLOPT_DNS_CACHE_TIMEOUT (entries made by the "+"
  * form of CURLOPT_RESOLVE age). */
-#define HASH_NONFATAL_OOM 1
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,8 +99,8 @@ static struct pp_curl_pin *pin_add(struct pp_curl_pins *pins, const char *name, 
     if (!pin)
         return NULL;
     memcpy(pin->name, name, n + 1);
-    HASH_ADD_KEYPTR(hh, pins->by_name, pin->name, n, pin);
-    if (!pin->hh.tbl) { /* out of memory: libcurl then gets the addresses with each request */
+    /* out of memory: libcurl then gets the addresses with each request */
+    if (!PP_HASH_ADD(pins->by_name, pin->name, n, pin)) {
         free(pin);
         return NULL;
     }

@@ -49,8 +49,7 @@ struct pp_http_peer *pp_http_peer_get(struct pp_http_peer **peers, const struct 
     peer->key = *key;
     for (int i = 0; i < PP_RANK_COUNT; i++)
         pp_list_init(&peer->ranks[i]);
-    HASH_ADD(hh, *peers, key, sizeof peer->key, peer);
-    if (!peer->hh.tbl) { /* out of memory: the hash table has not added the peer */
+    if (!PP_HASH_ADD(*peers, &peer->key, sizeof peer->key, peer)) {
         free(peer);
         return NULL;
     }

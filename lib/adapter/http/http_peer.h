@@ -10,7 +10,6 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#define HASH_NONFATAL_OOM 1
 #include "base/hash.h"
 #include "base/list.h"
 #include "photopool/err.h"

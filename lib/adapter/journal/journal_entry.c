@@ -159,22 +159,46 @@ void jq_entry_set(struct jq *q, struct jq_entry *e, enum jq_state state)
     }
 }
 
+/* Returns the client, adding it if needed. Returns NULL if the name is too long or when out of
+ * memory. */
+static struct jq_client *get_client(struct jq *q, const char *id)
+{
+    struct jq_client *c = find_client(q, id);
+    size_t n = strlen(id);
+    if (c)
+        return c;
+    c = n < sizeof c->id ? calloc(1, sizeof *c) : NULL;
+    if (!c)
+        return NULL;
+    memcpy(c->id, id, n + 1);
+    if (PP_HASH_ADD(q->clients, c->id, n, c))
+        return c;
+    free(c);
+    return NULL;
+}
+
+static void drop_unused_client(struct jq *q, struct jq_client *c)
+{
+    if (c->entries > 0)
+        return;
+    pp_assert(c->waiting == 0, "a client without entries waits");
+    HASH_DEL(q->clients, c);
+    free(c);
+}
+
 bool jq_entry_add(struct jq *q, struct jq_entry *e, enum jq_state state)
 {
-    struct jq_client *c = find_client(q, e->e.client);
+    struct jq_client *c = get_client(q, e->e.client);
     pp_assert(!jq_find(q, e->batch_id) && !e->list, "an entry is added twice");
-    if (!c) {
-        size_t n = strlen(e->e.client);
-        c = n < sizeof c->id ? calloc(1, sizeof *c) : NULL;
-        if (!c)
-            return false;
-        memcpy(c->id, e->e.client, n + 1);
-        HASH_ADD_STR(q->clients, id, c);
+    if (!c)
+        return false;
+    if (!PP_HASH_ADD(q->entries, e->batch_id, strlen(e->batch_id), e)) {
+        drop_unused_client(q, c);
+        return false;
     }
     c->entries++;
     e->client = c;
     e->num = q->next_num++;
-    HASH_ADD_KEYPTR(hh, q->entries, e->batch_id, strlen(e->batch_id), e);
     jq_entry_set(q, e, state);
     return true;
 }
@@ -207,11 +231,8 @@ void jq_entry_remove(struct jq *q, struct jq_entry *e)
     leave_list(e);
     HASH_DEL(q->entries, e);
     free(e);
-    if (--c->entries > 0)
-        return;
-    pp_assert(c->waiting == 0, "a client without entries waits");
-    HASH_DEL(q->clients, c);
-    free(c);
+    c->entries--;
+    drop_unused_client(q, c);
 }
 
 enum pp_err jq_entry_copy(struct pp_arena *a, const struct jq_entry *e, struct pp_ingest_entry *out)

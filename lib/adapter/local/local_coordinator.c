@@ -197,7 +197,8 @@ static void local_slow_host(struct pp_coordinator *c, const char *host, int64_t 
         return;
     memcpy(h->host, host, n + 1);
     h->until_ms = until_ms;
-    HASH_ADD_KEYPTR(hh, l->slow, h->host, n, h);
+    if (!PP_HASH_ADD(l->slow, h->host, n, h))
+        free(h);
 }
 
 static int64_t local_host_slow_until(struct pp_coordinator *c, const char *host, int64_t now_ms)

@@ -68,7 +68,10 @@ static void put_row(struct coord *c, uint8_t queue, const char *client, int64_t 
     row->known = known;
     row->key_n = (uint32_t)n;
     memcpy(row->key, key, n);
-    HASH_ADD(hh, c->rows, key, n, row);
+    if (PP_HASH_ADD(c->rows, row->key, n, row))
+        return;
+    free(row);
+    drop_row(c);
 }
 
 void coord_announce(struct pp_coordinator *p, const struct pp_backlog_row *rows, size_t n)

@@ -49,7 +49,10 @@ static struct coord_peer *find_or_add(struct coord *c, const char *id)
     if (!p)
         return NULL;
     memcpy(p->id, id, strlen(id) + 1);
-    HASH_ADD_STR(c->by_id, id, p);
+    if (!PP_HASH_ADD(c->by_id, p->id, strlen(p->id), p)) {
+        free(p);
+        return NULL;
+    }
     pp_assert(c->n_peers < COORD_PEERS_MAX, "too many workers");
     c->peers[c->n_peers++] = p;
     return p;

@@ -60,8 +60,10 @@ struct coord_slow *coord_slow_put(struct coord *c, const char *host, size_t n, i
         return NULL;
     memcpy(h->host, host, n);
     h->until_ms = until_ms;
-    HASH_ADD_KEYPTR(hh, c->slow, h->host, n, h);
-    return h;
+    if (PP_HASH_ADD(c->slow, h->host, n, h))
+        return h;
+    free(h);
+    return NULL;
 }
 
 void coord_slow_host(struct pp_coordinator *p, const char *host, int64_t until_ms, int64_t now_ms)

@@ -40,8 +40,7 @@ static struct pp_sw_batch *keep(struct pp_sw *w, const struct pp_sw_batch *from)
         b->errors = errors;
         if (from->n_errors)
             memcpy(errors, from->errors, from->n_errors * sizeof *errors);
-        HASH_ADD(hh, w->batches, num, sizeof b->num, b);
-        if (b->hh.tbl)
+        if (PP_HASH_ADD(w->batches, &b->num, sizeof b->num, b))
             return b;
     }
     free(errors);

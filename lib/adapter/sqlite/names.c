@@ -52,12 +52,10 @@ static struct pp_sq_name *remember(struct pp_sq_names *n, enum pp_name_kind kind
     x->n = len + 1;
     x->key[0] = (char)kind;
     memcpy(x->key + 1, name, len + 1);
-    HASH_ADD(by_num, n->by_num, num, sizeof x->num, x);
-    if (x->by_num.tbl)
-        HASH_ADD_KEYPTR(by_name, n->by_name, x->key, (unsigned)x->n, x);
-    if (x->by_num.tbl && x->by_name.tbl)
+    bool numbered = PP_HASH_ADD_BY(by_num, n->by_num, &x->num, sizeof x->num, x);
+    if (numbered && PP_HASH_ADD_BY(by_name, n->by_name, x->key, x->n, x))
         return x;
-    if (x->by_num.tbl)
+    if (numbered)
         HASH_DELETE(by_num, n->by_num, x);
     free(x);
     return NULL;

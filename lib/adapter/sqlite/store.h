@@ -8,7 +8,6 @@
 #ifndef PP_ADAPTER_SQLITE_STORE_INTERNAL_H
 #define PP_ADAPTER_SQLITE_STORE_INTERNAL_H
 
-#define HASH_NONFATAL_OOM 1
 #include "base/buf.h"
 #include "base/hash.h"
 #include "file.h"

@@ -224,23 +224,37 @@ static void append_entry(struct pp_acceptor *acceptor, struct pp_acceptor_post *
         fail_post(post, err);
 }
 
-/* Reserves the Idempotency-Key until the post ends. Returns false if another post with this key is
- * in flight. */
-static bool reserve_key(struct pp_acceptor *acceptor, struct pp_acceptor_post *post)
+/* Reserves the Idempotency-Key until the post ends. Returns PP_EBUSY if another post with this key
+ * is in flight, or PP_ENOMEM. */
+static enum pp_err reserve_key(struct pp_acceptor *acceptor, struct pp_acceptor_post *post)
 {
     struct pp_acceptor_post *other;
     char name[sizeof(post->name)];
 
     if (!post->key)
-        return true;
+        return PP_OK;
     snprintf(name, sizeof(name), "%s %s", post->parsed.client, post->key);
     HASH_FIND_STR(acceptor->keyed, name, other);
     if (other)
-        return false;
+        return PP_EBUSY;
     pp_assert(!post->name[0], "a post reserves its key twice");
     memcpy(post->name, name, sizeof(name));
-    HASH_ADD_STR(acceptor->keyed, name, post);
-    return true;
+    if (PP_HASH_ADD(acceptor->keyed, post->name, strlen(post->name), post))
+        return PP_OK;
+    post->name[0] = '\0';
+    return PP_ENOMEM;
+}
+
+static void reserve_and_append(struct pp_acceptor *acceptor, struct pp_acceptor_post *post)
+{
+    enum pp_err err = reserve_key(acceptor, post);
+
+    if (err == PP_OK)
+        append_entry(acceptor, post);
+    else if (err == PP_EBUSY)
+        refuse_post(post, PP_API_IDEMPOTENCY_IN_PROGRESS, "a request with this key is in progress");
+    else
+        fail_post(post, err);
 }
 
 /* Appends the parsed entry to the ingest queue, or refuses the post. */
@@ -257,10 +271,8 @@ static void judge_entry(struct pp_acceptor *acceptor, struct pp_acceptor_post *p
     else if (b->n_items == 0 && !(post->replay && post->key))
         refuse_post(post, PP_API_ALL_REJECTED,
                     b->n_rejected ? "no item was accepted" : "the batch has no items");
-    else if (!reserve_key(acceptor, post))
-        refuse_post(post, PP_API_IDEMPOTENCY_IN_PROGRESS, "a request with this key is in progress");
     else
-        append_entry(acceptor, post);
+        reserve_and_append(acceptor, post);
 }
 
 void pp_acceptor_enter(struct pp_acceptor *acceptor, struct pp_acceptor_post *post)

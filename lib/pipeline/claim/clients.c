@@ -24,10 +24,13 @@ struct claim_client *claim_client_get(struct pp_claimer *claimer, const char *id
     c->claimer = claimer;
     c->settings.stale = true;
     memcpy(c->id, id, strlen(id) + 1);
+    if (!PP_HASH_ADD(claimer->clients, c->id, strlen(c->id), c)) {
+        free(c);
+        return NULL;
+    }
     pp_list_init(&c->queues.hops);
     pp_slot_init(&c->slot);
     c->active_ms = pp_loop_now(claimer->o.loop);
-    HASH_ADD_STR(claimer->clients, id, c);
     return c;
 }
 

@@ -70,7 +70,10 @@ void pp_progress_add(struct pp_progress *p, const char *batch_id, uint32_t photo
         b->first_ms = now_ms;
         b->second = now_ms / 1000;
     }
-    HASH_ADD_STR(p->batches, id, b);
+    if (!PP_HASH_ADD(p->batches, b->id, strlen(b->id), b)) {
+        free(b); /* the rate of this batch starts anew */
+        return;
+    }
     advance(b, now_ms / 1000);
     b->cells[b->second % PP_PROGRESS_SECONDS] += photos;
     if (HASH_COUNT(p->batches) > PP_PROGRESS_BATCHES)

@@ -219,7 +219,10 @@ static struct moved *get(struct pp_batch_events *b, const char *id)
     m->ask = (struct pp_ask){.loop = b->o->loop, .data = m};
     snprintf(m->id, sizeof(m->id), "%s", id);
     snprintf(m->key, sizeof(m->key), "batch:%s", id);
-    HASH_ADD_STR(b->moved, id, m);
+    if (!PP_HASH_ADD(b->moved, m->id, strlen(m->id), m)) {
+        free(m);
+        return NULL;
+    }
     pp_list_push_front(&b->line, &m->node);
     return m;
 }

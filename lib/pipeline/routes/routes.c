@@ -98,7 +98,10 @@ static struct route *find_or_add(struct pp_routes *routes, const char *client, c
     memcpy(route->key, key, n);
     route->client = route->key;
     route->domain = route->key + strlen(client) + 1;
-    HASH_ADD_KEYPTR(hh, routes->table, route->key, n, route);
+    if (!PP_HASH_ADD(routes->table, route->key, n, route)) {
+        free(route);
+        return NULL;
+    }
     pp_assert(HASH_COUNT(routes->table) <= PP_ROUTES_MAX, "the table of routes is too large");
     return route;
 }
