@@ -181,8 +181,9 @@ static struct item *item_of(struct csv *s)
 static void end_row(struct csv *s)
 {
     if (s->column != s->columns) {
-        fail(s, "%d columns where the header has %d%s", s->column, s->columns,
-             s->column > s->columns ? "; a value with a comma needs quotes" : "");
+        fail(s, "%d column%s where the header has %d; %s", s->column, s->column == 1 ? "" : "s", s->columns,
+             s->column > s->columns ? "a value with a comma needs quotes"
+                                    : "complete the line: an empty value needs its comma, too");
         return;
     }
     struct item *it = item_of(s);
