@@ -305,7 +305,7 @@ static void waiting_requests_give_way(void **state)
 }
 
 /* When handlers are at work for all places, a few more connections may be made, for the requests of
- * supervisors only. Silent connections do not keep these places. */
+ * supervisors only. Connections that are silent, or say a little, do not keep these places. */
 static void supervisors_have_places(void **state)
 {
     (void)state;
@@ -313,7 +313,7 @@ static void supervisors_have_places(void **state)
     static const char vital[] = "GET /vital HTTP/1.1\r\nHost: a\r\n\r\n";
     struct pp_http_options o = patient();
     struct pp_echo e;
-    struct pp_hc c[PLACES], silent[2 * SPARES], half[SPARES], next;
+    struct pp_hc c[PLACES], silent[2 * SPARES], half[2 * SPARES], body[SPARES], next;
     o.max_connections = PLACES;
     pp_echo_open(&e, &o);
     pp_test_clock_hold(e.loop);
@@ -332,8 +332,17 @@ static void supervisors_have_places(void **state)
         pp_hc_wait_end(&next);
         pp_hc_close(&next);
     }
-    for (int i = 0; i < SPARES; i++) /* each takes the place of a silent one, and says a little */
+    for (int i = 0; i < 2 * SPARES; i++) /* each takes the place of an earlier one, and says a little */
         join(&half[i], &e, NULL, "GET /v");
+    assert_int_equal(pp_echo_stats(&e).connections, PLACES + SPARES);
+    assert_true(pp_hc_ended(&half[SPARES - 1]));
+    assert_false(pp_hc_ended(&half[SPARES]));
+    join(&next, &e, NULL, vital);
+    expect_status(&next, 200);
+    pp_hc_wait_end(&half[SPARES]);
+    pp_hc_close(&next);
+    for (int i = 0; i < SPARES; i++)
+        join(&body[i], &e, NULL, "POST /vital HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n");
     assert_int_equal(pp_echo_stats(&e).connections, PLACES + SPARES);
     uint64_t refused = pp_echo_stats(&e).refused_total;
     join(&next, &e, NULL, NULL);
@@ -343,7 +352,7 @@ static void supervisors_have_places(void **state)
     pp_test_clock_pass(e.loop, SPARE_MS);
     join(&next, &e, NULL, vital);
     expect_status(&next, 200);
-    pp_hc_wait_end(&half[0]);
+    pp_hc_wait_end(&body[0]);
     pp_hc_close(&next);
     while (e.n_held > 0)
         pp_echo_release(&e);
@@ -356,10 +365,12 @@ static void supervisors_have_places(void **state)
     expect_status(&next, 200);
     assert_false(pp_hc_ended(&next));
     pp_hc_close(&next);
-    for (int i = 0; i < 2 * SPARES; i++)
+    for (int i = 0; i < 2 * SPARES; i++) {
         pp_hc_close(&silent[i]);
-    for (int i = 0; i < SPARES; i++)
         pp_hc_close(&half[i]);
+    }
+    for (int i = 0; i < SPARES; i++)
+        pp_hc_close(&body[i]);
     pp_test_clock_release(e.loop);
     pp_echo_close(&e);
 }
