@@ -144,6 +144,7 @@ static enum pp_err open_http(struct pp_wire *w, struct pp_wire_error *error)
     const struct pp_config *c = w->config;
     const struct pp_http_options options = {.host = c->http.listen.host,
                                             .port = c->http.listen.port,
+                                            .defer = true,
                                             .max_connections = w->budget.callers,
                                             .max_per_address = (uint32_t)c->http.max_connections_per_address,
                                             .header_timeout_ms = c->http.header_timeout_ms,

@@ -194,10 +194,10 @@ static const char post[] = "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2\
 static void silent_newcomers_replace_each_other(void **state)
 {
     (void)state;
-    enum { PLACES = 8, FLOOD = 100 };
+    enum { PLACES = 8, NEWCOMERS = 100 };
     struct pp_http_options o = patient();
     struct pp_echo e;
-    struct pp_hc body, lone, flood[FLOOD];
+    struct pp_hc body, lone, flood[NEWCOMERS];
     o.body_timeout_ms = 30000;
     for (int in_all = 0; in_all < 2; in_all++) {
         o.max_per_address = in_all ? 0 : PLACES;
@@ -207,13 +207,13 @@ static void silent_newcomers_replace_each_other(void **state)
         join(&body, &e, in_all ? "127.0.1.1" : NULL, post);
         if (in_all)
             join(&lone, &e, "127.0.1.2", NULL);
-        for (int i = 0; i < FLOOD; i++) {
+        for (int i = 0; i < NEWCOMERS; i++) {
             join(&flood[i], &e, NULL, NULL);
             pp_test_clock_pass(e.loop, 100); /* no other connection is inactive for a second */
         }
         assert_int_equal(pp_echo_stats(&e).connections, PLACES);
         assert_false(pp_hc_ended(&flood[0]));
-        assert_true(pp_hc_ended(&flood[FLOOD - 2]));
+        assert_true(pp_hc_ended(&flood[NEWCOMERS - 2]));
         if (in_all) {
             pp_hc_puts(&lone, get);
             expect_status(&lone, 200);
@@ -222,11 +222,48 @@ static void silent_newcomers_replace_each_other(void **state)
         pp_hc_puts(&body, "y");
         expect_status(&body, 200);
         pp_hc_close(&body);
-        for (int i = 0; i < FLOOD; i++)
+        for (int i = 0; i < NEWCOMERS; i++)
             pp_hc_close(&flood[i]);
         pp_test_clock_release(e.loop);
         pp_echo_close(&e);
     }
+}
+
+enum { FLOOD = 50 };
+
+static bool all_are_accepted(void *e)
+{
+    return pp_echo_stats(e).accepted_total == 1 + FLOOD;
+}
+
+/* Where places are few, silent connections from many addresses take none of them between a caller's
+ * connect() and its request, because the kernel holds them back. */
+static void silent_connections_are_held_back(void **state)
+{
+    (void)state;
+    enum { PLACES = 2 };
+    struct pp_http_options o = patient();
+    struct pp_echo e;
+    struct pp_hc honest, flood[FLOOD];
+    o.max_connections = PLACES;
+    o.defer = true;
+    pp_echo_open(&e, &o);
+    pp_hc_open(&honest, e.loop, "127.0.1.1", e.port);
+    for (int i = 0; i < FLOOD; i++) {
+        char source[24];
+        (void)snprintf(source, sizeof source, "127.0.2.%d", 1 + i);
+        pp_hc_open(&flood[i], e.loop, source, e.port);
+        pp_loop_turn(e.loop, false);
+    }
+    pp_hc_puts(&honest, get);
+    expect_status(&honest, 200);
+    /* After about a second the server sees the silent ones, which time out as all do. */
+    pp_test_until(e.loop, all_are_accepted, &e, 10000);
+    assert_int_equal(pp_echo_stats(&e).connections, PLACES);
+    pp_hc_close(&honest);
+    for (int i = 0; i < FLOOD; i++)
+        pp_hc_close(&flood[i]);
+    pp_echo_close(&e);
 }
 
 /* A body gives way after five seconds without a byte, but not for a newcomer whose address has more
@@ -743,6 +780,7 @@ int main(void)
         cmocka_unit_test(the_inactive_go_first),
         cmocka_unit_test(the_least_active_goes),
         cmocka_unit_test(silent_newcomers_replace_each_other),
+        cmocka_unit_test(silent_connections_are_held_back),
         cmocka_unit_test(bodies_that_stall_give_way),
         cmocka_unit_test(waiting_requests_give_way),
         cmocka_unit_test(supervisors_have_places),

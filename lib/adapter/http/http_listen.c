@@ -2,9 +2,15 @@
  *
  * The server accepts by itself, not by uv_listen(): when the process has no descriptor left, libuv
  * would accept and close every caller. Here callers wait in the kernel's queue instead, until a
- * connection of the server closes, or RETRY_MS have passed. */
+ * connection of the server closes, or RETRY_MS have passed.
+ *
+ * With options.defer, the kernel holds back a connection until its first byte comes, or for about
+ * DEFER_S. So where places are few, a flood of silent connections takes none of them in the moment
+ * between a caller's connect() and its request. A silent connection comes after DEFER_S. The kernel
+ * keeps up to BACKLOG of them; beyond that it answers with SYN cookies, and holds back nothing. */
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -14,6 +20,7 @@
 
 enum {
     BACKLOG = 4096,
+    DEFER_S = 1,
     /* The server accepts at most this many connections in one turn of the loop, so that requests
      * are read in between. */
     ACCEPTS_A_TURN = 64,
@@ -79,11 +86,13 @@ static void on_acceptable(uv_poll_t *listener, int status, int events)
 }
 
 /* Opens a socket that listens. Returns it, or -errno. */
-static int open_socket(const struct sockaddr_storage *sa)
+static int open_socket(const struct sockaddr_storage *sa, bool defer)
 {
-    const int on = 1;
+    const int on = 1, defer_s = DEFER_S;
     socklen_t n = sa->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
     int fd = socket(sa->ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && defer) /* a system that can't do it only protects its callers less */
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &defer_s, sizeof defer_s);
     if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
         bind(fd, (const struct sockaddr *)sa, n) == 0 && listen(fd, BACKLOG) == 0)
         return fd;
@@ -95,7 +104,7 @@ static int open_socket(const struct sockaddr_storage *sa)
 
 enum pp_err pp_http_listen(struct pp_http *s, const struct sockaddr_storage *sa)
 {
-    int fd = open_socket(sa);
+    int fd = open_socket(sa, s->options.defer);
     int err = fd < 0 ? -fd : -uv_poll_init_socket(pp_loop_uv(s->loop), &s->listener, fd);
     if (err == 0) {
         s->listener.data = s;

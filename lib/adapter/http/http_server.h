@@ -28,6 +28,7 @@
 #ifndef PP_ADAPTER_HTTP_SERVER_H
 #define PP_ADAPTER_HTTP_SERVER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -42,6 +43,7 @@ struct pp_log;
 struct pp_http_options {
     const char *host;          /* address to listen on, numeric or "localhost"; default 127.0.0.1; copied */
     uint16_t port;             /* port to listen on; 0: any free port, which ops->port returns */
+    bool defer;                /* the server sees a connection when its first byte comes, or a second later */
     uint32_t max_connections;  /* most connections; default 10,000, but at most 3/4 of the file descriptors */
     uint32_t max_per_address;  /* most connections of one address; default 256; an IPv6 /64 is one address */
     int64_t header_timeout_ms; /* ms from a head's first byte to its end; default 10,000 */
