@@ -298,6 +298,23 @@ static int by_first(const void *a, const void *b)
     return (x->first > y->first) - (x->first < y->first);
 }
 
+/* The store keeps the first id that it was given. */
+static void the_id_of_the_installation(void **state)
+{
+    struct store_kit *k = *state;
+    struct pp_store_installation first = {.mine = "a"}, second = {.mine = "b"};
+    KIT_OK(k, installation, &first);
+    assert_string_equal(first.id, "a");
+    KIT_OK(k, installation, &second);
+    assert_string_equal(second.id, "a");
+    sk_reopen(k);
+    struct pp_store_installation later = {.mine = "c"};
+    KIT_OK(k, installation, &later);
+    assert_string_equal(later.id, "a");
+    sk_plan(k, "a", "b_1", "a: p=stored"); /* a client may have the same name */
+    assert_string_equal(names_after(k, 0, 10), "a/a ");
+}
+
 static void numbers_for_many_at_once(void **state)
 {
     struct store_kit *k = *state;
@@ -320,7 +337,14 @@ static void numbers_for_many_at_once(void **state)
 
 #define T(f) cmocka_unit_test_setup_teardown(f, sk_open, sk_close)
 static const struct CMUnitTest tests[] = {
-    T(nothing_yet), T(everybody_in_order), T(read_while_they_finish), T(only_the_requested_ones),
-    T(counted),     T(forgotten_ones),     T(numbers_by_name),        T(numbers_for_many_at_once),
+    T(nothing_yet),
+    T(everybody_in_order),
+    T(read_while_they_finish),
+    T(only_the_requested_ones),
+    T(counted),
+    T(forgotten_ones),
+    T(numbers_by_name),
+    T(numbers_for_many_at_once),
+    T(the_id_of_the_installation),
 };
 const struct store_tests store_outbox_tests = {tests, sizeof tests / sizeof *tests};

@@ -305,6 +305,14 @@ STORE(store_numbers, pp_store_numbers)
     return fake_later(&F->back, &r->req, F->err == PP_OK ? F->write_err : F->err);
 }
 
+STORE(store_installation, pp_store_installation)
+{
+    if (!F->installation[0])
+        snprintf(F->installation, sizeof(F->installation), "%s", r->mine);
+    memcpy(r->id, F->installation, sizeof(r->id));
+    return fake_later(&F->back, &r->req, F->err);
+}
+
 STORE(store_replay, pp_store_replay)
 {
     F->replay_asked = *r;
@@ -404,6 +412,7 @@ void fake_store_open(struct fake_store *f, struct pp_loop *loop)
                                                  .object = store_object,
                                                  .replay = store_replay,
                                                  .numbers = store_numbers,
+                                                 .installation = store_installation,
                                                  .rejected = store_rejected,
                                                  .clients = store_clients,
                                                  .put_client = store_put_client,

@@ -60,6 +60,7 @@ struct fake_store {
     const char *object_client;
     struct pp_store_photo photo; /* the answer to each request for a photo */
     struct pp_store_queue queue;
+    char installation[PP_INSTALLATION_MAX]; /* its id; "" if nobody has asked for it */
     /* The following members are copies of the last request of their kind. */
     struct pp_store_cancel cancelled;
     struct pp_store_results results_asked;

@@ -283,6 +283,14 @@ struct pp_store_numbers {
     uint64_t first;
 };
 
+#define PP_INSTALLATION_MAX 64 /* size of the id of an installation in bytes, with its NUL */
+/* reads the id of this installation, which the first call chooses; it survives a power cut */
+struct pp_store_installation {
+    struct pp_req req;
+    const char *mine;             /* the id if the store has none yet; 1 to PP_INSTALLATION_MAX - 1 bytes */
+    char id[PP_INSTALLATION_MAX]; /* out: the id */
+};
+
 struct pp_store_item { /* reads the newest revision of an item; PP_ENOTFOUND */
     struct pp_req req;
     const char *client, *id;
@@ -421,7 +429,8 @@ struct pp_store_generation { /* records the name of the coordinator's current da
     X(put_client, pp_store_put_client)   \
     X(save_routes, pp_store_save_routes) \
     X(clean, pp_store_clean)             \
-    X(numbers, pp_store_numbers)
+    X(numbers, pp_store_numbers)         \
+    X(installation, pp_store_installation)
 #define PP_STORE_OPS(X) PP_STORE_READS(X) PP_STORE_WRITES(X)
 
 struct pp_task_store;

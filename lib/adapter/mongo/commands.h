@@ -366,7 +366,8 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
     X(ROUTE_PUT, REPLACE, ROUTES, "_id_", "{'_id': '?id:s'}",                                                \
       "{'_id': '?id:s', 'c': '?client:s', 'd': '?domain:s', 't': '?tier:d', 'tm': '?tier_ms:i',"             \
       " 'ws': '?weight_sum:f', 'vs': '?value_sum:f', 'n': '?samples:i', 'up': '?updated:i'}")                \
-    /* meta: numbers of finished items, numbers by name, the first data set, the schema */                   \
+    /* meta: numbers of finished items, numbers by name, the first data set, the id of the                   \
+     * installation, the schema */                                                                           \
     X(SEQ_TAKE, MODIFY, META, "", "{'_id': 'seq'}",                                                          \
       "[{'$set': {'open': {'$concatArrays': [" MG_LIVING ", [{'f': " MG_NEXT_SEQ ", 'at': '$$NOW'}]]},"      \
       " 'n': {'$add': [" MG_NEXT_SEQ ", '?count:i']}}}]",                                                    \
@@ -376,6 +377,8 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
     X(NUMBERS, MODIFY, META, "", "{'_id': '?id:s'}", "{'$inc': {'n': '?count:i'}}",                          \
       "'upsert': true, 'new': true")                                                                         \
     X(GENERATION, MODIFY, META, "", "{'_id': 'dataset'}", "{'$setOnInsert': {'first': '?dataset:s'}}",       \
+      "'upsert': true, 'new': true")                                                                         \
+    X(INSTALLATION, MODIFY, META, "", "{'_id': 'installation'}", "{'$setOnInsert': {'id': '?mine:s'}}",      \
       "'upsert': true, 'new': true")                                                                         \
     X(SCHEMA, FIND, META, "", "{'_id': 'schema'}")                                                           \
     X(SCHEMA_SET, UPSERT, META, "_id_", "{'_id': 'schema'}", "{'$max': {'v': '?version:i'}}")                \

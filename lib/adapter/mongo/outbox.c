@@ -6,6 +6,7 @@
  * So a reader that has read item 7 never misses an item 6 that appears later. Results are read the
  * same way. All queries use the index "outbox": finished items of all clients by seq. If items are
  * sharded by client, the router asks every shard and merges the answers. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -109,6 +110,17 @@ void pp_mg_numbers(struct pp_mg_thread *t, struct pp_store_numbers *r)
     int64_t last = doc ? pp_mg_doc_int(doc, "n") : 0;
     pp_mg_require(t, last >= (int64_t)r->n, PP_ECORRUPT);
     r->first = t->err == PP_OK ? (uint64_t)last - r->n + 1 : 0;
+}
+
+/* --- the id of the installation: meta/installation: {id} --- */
+
+void pp_mg_installation(struct pp_mg_thread *t, struct pp_store_installation *r)
+{
+    pp_assert(r->mine[0] && strlen(r->mine) < sizeof(r->id), "an id is empty or too long");
+    const bson_t *doc = pp_mg_modify(t, MQ_INSTALLATION, "s", r->mine);
+    const char *id = doc ? pp_mg_doc_text(doc, "id") : NULL;
+    pp_mg_require(t, id && strlen(id) < sizeof(r->id), PP_ECORRUPT);
+    (void)snprintf(r->id, sizeof(r->id), "%s", t->err == PP_OK ? id : "");
 }
 
 /* --- the coordinator's data set: meta/dataset: {first: its name} --- */

@@ -3,7 +3,9 @@
  *
  * The single writer gives seq in the order of its commits, so a reader sees every item up to
  * state.last of its snapshot. */
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/check.h"
 #include "store.h"
@@ -132,6 +134,28 @@ enum pp_err pp_sw_numbers(struct pp_sw *w, struct pp_store_numbers *r)
     int64_t last = pp_sq_int(&w->db, 0, PP_Q_NUMBERS_LAST, "t", r->name);
     pp_sq_run(&w->db, PP_Q_NUMBERS_SET, "ti", r->name, last + (int64_t)r->n);
     call->next[0] = (uint64_t)last + 1;
+    call->again = w->db.err == PP_OK;
+    return w->db.err;
+}
+
+/* --- the id of the installation --- */
+
+/* Runs in two slices, as the numbers do. The id is the only name of its kind. */
+enum pp_err pp_sw_installation(struct pp_sw *w, struct pp_store_installation *r)
+{
+    struct pp_sq_call *call = w->group.call;
+    if (call->carry[0])
+        return sync_log(&w->db);
+    pp_assert(r->mine[0] && strlen(r->mine) < sizeof r->id, "an id is empty or too long");
+    sqlite3_stmt *st = pp_sq_bind(&w->db, PP_Q_NAME_OF_KIND, "d", (int)PP_NAME_INSTALLATION);
+    bool known = pp_sq_row(&w->db, st);
+    const char *id = known ? (const char *)sqlite3_column_text(st, 0) : r->mine;
+    (void)snprintf(r->id, sizeof r->id, "%s", id ? id : "");
+    if (known)
+        pp_sq_done(st);
+    else
+        (void)pp_sq_name_add(&w->names, PP_NAME_INSTALLATION, r->mine);
+    call->next[0] = 1;
     call->again = w->db.err == PP_OK;
     return w->db.err;
 }

@@ -53,6 +53,7 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
     X(NUMBERS_SET, "INSERT OR REPLACE INTO numbers(name, last) VALUES(?1, ?2)")                              \
     X(NAME_FIND, "SELECT num FROM names WHERE kind=?1 AND name=?2")                                          \
     X(NAME_TEXT, "SELECT kind, name FROM names WHERE num=?1")                                                \
+    X(NAME_OF_KIND, "SELECT name FROM names WHERE kind=?1")                                                  \
     X(NAME_ADD, "INSERT INTO names(num, kind, name) VALUES(?1, ?2, ?3)")                                     \
     X(NAME_LAST, "SELECT max(num) FROM names")                                                               \
     /* batches */                                                                                            \

@@ -17,13 +17,13 @@
 
 /* --- names (names.c) --- */
 
-/* Each name (of a client, a domain or a worker) has a number, so that rows are short. A cache in
- * memory maps names to numbers and back.
+/* Each name (of a client, a domain, a worker or this installation) has a number, so that rows are
+ * short. A cache in memory maps names to numbers and back.
  *
  * The number of a name never changes and is never given to another name. The cache contains names
  * that the open transaction added, so a rollback must clear it. When the cache is full, it is
  * emptied. */
-enum pp_name_kind { PP_NAME_CLIENT = 1, PP_NAME_DOMAIN, PP_NAME_WORKER };
+enum pp_name_kind { PP_NAME_CLIENT = 1, PP_NAME_DOMAIN, PP_NAME_WORKER, PP_NAME_INSTALLATION };
 
 struct pp_sq_name;
 
