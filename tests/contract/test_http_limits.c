@@ -306,6 +306,147 @@ static void bodies_that_stall_give_way(void **state)
     pp_echo_close(&e);
 }
 
+enum { CROWD_PLACES = 8 };
+
+static const char large[] = "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n";
+
+/* Opens a server with CROWD_PLACES places, which these bodies take: the first is from 127.0.1.1,
+ * the others are from 127.0.0.1. */
+static void open_full_of_bodies(struct pp_echo *e, struct pp_hc c[CROWD_PLACES])
+{
+    struct pp_http_options o = patient();
+    o.body_timeout_ms = 30000;
+    o.max_connections = CROWD_PLACES;
+    pp_echo_open(e, &o);
+    pp_test_clock_hold(e->loop);
+    for (int i = 0; i < CROWD_PLACES; i++)
+        join(&c[i], e, i == 0 ? "127.0.1.1" : NULL, i == 0 ? post : large);
+}
+
+static void close_full_of_bodies(struct pp_echo *e, struct pp_hc c[CROWD_PLACES])
+{
+    pp_test_clock_release(e->loop);
+    for (int i = 0; i < CROWD_PLACES; i++)
+        pp_hc_close(&c[i]);
+    pp_echo_close(e);
+}
+
+/* Bodies of the address that has most connections give way at once, however active they are, first
+ * the one that is furthest behind; but not for that address, and no body that is its address's only
+ * connection. */
+static void bodies_of_a_crowd_give_way(void **state)
+{
+    (void)state;
+    struct pp_echo e;
+    struct pp_hc c[CROWD_PLACES], more[3];
+    open_full_of_bodies(&e, c);
+    for (int i = 1; i < CROWD_PLACES; i++) {
+        pp_hc_puts(&c[i], i == 5 ? "x" : "xyz");
+        be_read(&c[i]);
+    }
+    join(&more[0], &e, NULL, get); /* the eighth of the crowd */
+    expect_status(&more[0], 503);
+    pp_hc_wait_end(&more[0]);
+    pp_hc_close(&more[0]);
+    assert_int_equal(pp_echo_stats(&e).evicted_total, 0);
+    for (int i = 0; i < 2; i++) {
+        join(&more[i], &e, "127.0.1.2", hold);
+        assert_int_equal(pp_echo_stats(&e).evicted_total, i + 1);
+        if (i == 0)
+            pp_hc_wait_end(&c[5]);
+    }
+    assert_int_equal(e.n_held, 2);
+    join(&more[2], &e, "127.0.1.2", get); /* the third of this address; the crowd has five */
+    expect_status(&more[2], 503);
+    pp_hc_puts(&c[0], "y");
+    expect_status(&c[0], 200);
+    while (e.n_held > 0)
+        pp_echo_release(&e);
+    for (int i = 0; i < 3; i++)
+        pp_hc_close(&more[i]);
+    close_full_of_bodies(&e, c);
+}
+
+/* A newcomer that has not sent its request, or only a part of the head, does not give way at once
+ * for an address that has more connections; after a second it does. */
+static void newcomers_have_time(void **state)
+{
+    (void)state;
+    static const char *const starts[] = {NULL, "GET /echo HTTP/1.1\r\n"};
+    struct pp_http_options o = patient();
+    o.body_timeout_ms = 30000;
+    o.max_connections = 3;
+    for (int i = 0; i < 2; i++) {
+        struct pp_echo e;
+        struct pp_hc held[2], lone, next;
+        pp_echo_open(&e, &o);
+        pp_test_clock_hold(e.loop);
+        for (int k = 0; k < 2; k++)
+            join(&held[k], &e, NULL, hold);
+        join(&lone, &e, "127.0.1.1", starts[i]);
+        pp_test_clock_pass(e.loop, 999);
+        join(&next, &e, NULL, get);
+        expect_status(&next, 503);
+        pp_hc_close(&next);
+        assert_false(pp_hc_ended(&lone));
+        pp_test_clock_pass(e.loop, 1);
+        join(&next, &e, NULL, get);
+        expect_status(&next, 200);
+        pp_hc_wait_end(&lone);
+        pp_test_clock_release(e.loop);
+        while (e.n_held > 0)
+            pp_echo_release(&e);
+        pp_hc_close(&next);
+        pp_hc_close(&lone);
+        for (int k = 0; k < 2; k++)
+            pp_hc_close(&held[k]);
+        pp_echo_close(&e);
+    }
+}
+
+/* A body that arrives too slowly on average gives way after five seconds, though bytes come all the
+ * time; one that is fast enough does not. */
+static void slow_bodies_give_way(void **state)
+{
+    (void)state;
+    enum { SECONDS = 5, ENOUGH = 16 * 1024 };
+    static char block[ENOUGH];
+    struct pp_http_options o = patient();
+    struct pp_echo e;
+    struct pp_hc slow, fast, next;
+    memset(block, 'x', sizeof block);
+    o.body_timeout_ms = 30000;
+    o.max_connections = 2;
+    pp_echo_open(&e, &o);
+    pp_test_clock_hold(e.loop);
+    join(&fast, &e, "127.0.1.1", large);
+    join(&slow, &e, "127.0.1.2", large);
+    for (int i = 0; i < SECONDS; i++) {
+        join(&next, &e, "127.0.1.3", get);
+        expect_status(&next, 503);
+        pp_hc_wait_end(&next);
+        pp_hc_close(&next);
+        pp_hc_send(&fast, block, ENOUGH);
+        pp_hc_send(&slow, block, ENOUGH - 1);
+        be_read(&fast);
+        be_read(&slow);
+        pp_test_clock_pass(e.loop, 1000);
+    }
+    join(&next, &e, "127.0.1.3", hold);
+    pp_hc_wait_end(&slow);
+    assert_int_equal(e.n_held, 1);
+    assert_false(pp_hc_ended(&fast));
+    pp_hc_close(&slow);
+    join(&slow, &e, "127.0.1.4", get);
+    expect_status(&slow, 503);
+    pp_test_clock_release(e.loop);
+    pp_echo_release(&e);
+    pp_hc_close(&next);
+    pp_hc_close(&slow);
+    pp_hc_close(&fast);
+    pp_echo_close(&e);
+}
+
 /* At a limit, the handler answers its oldest waiting request, whose place the newcomer gets. */
 static void waiting_requests_give_way(void **state)
 {
@@ -782,6 +923,9 @@ int main(void)
         cmocka_unit_test(silent_newcomers_replace_each_other),
         cmocka_unit_test(silent_connections_are_held_back),
         cmocka_unit_test(bodies_that_stall_give_way),
+        cmocka_unit_test(bodies_of_a_crowd_give_way),
+        cmocka_unit_test(newcomers_have_time),
+        cmocka_unit_test(slow_bodies_give_way),
         cmocka_unit_test(waiting_requests_give_way),
         cmocka_unit_test(supervisors_have_places),
         cmocka_unit_test(requests_in_flight_are_spared),

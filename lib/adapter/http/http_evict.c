@@ -5,15 +5,22 @@
  * closes the first that it finds, in this order:
  *
  *   1. fresh      has not sent a byte. The newest of the address that has most: a flood of silent
- *                 connections then replaces itself. If each address has one, the oldest.
+ *                 connections then replaces itself. If each address has one, the oldest; but not
+ *                 within a window for a newcomer whose address has more.
  *   2. idle       between two requests, or lingering after the last answer: inactive for a window
  *   3. head       has sent a part of a head: inactive for a window
- *   4. waiting    the handler answers one waiting request (a long-poll) now, by give_way(). The
- *                 server then closes an idle connection, as in 7.
- *   5. slow       reads its answer slowly, and has had a window of time to read
- *   6. body       inactive for BODY_WINDOWS. A newcomer whose address has more connections than
- *                 that of the body never takes its place.
- *   7. active     the least recently active of the idle ones and the heads
+ *   4. slow body  inactive for BODY_WINDOWS, or older and slower on average than SLOW_BYTES a
+ *                 window (http_pace.c). A newcomer whose address has more connections than that of
+ *                 the body never takes its place.
+ *   5. waiting    the handler answers one waiting request (a long-poll) now, by give_way(). The
+ *                 server then closes an idle connection, as in 8.
+ *   6. slow       reads its answer slowly, and has had a window of time to read
+ *   7. crowd      at the limit of the server only: of the address that has most connections, the
+ *                 body that is furthest behind, however young; if the address has at least
+ *                 CROWD times as many connections as the newcomer's. So an upload that is the only
+ *                 connection of its address is never cut here.
+ *   8. active     the least recently active of the idle ones and the heads, but not for a newcomer
+ *                 whose address has more connections
  *
  * A window is a second by default. "Inactive" means that no byte has come, and that the kernel
  * holds none which the server has not read. The server never closes a connection whose request the
@@ -30,10 +37,12 @@
 #include "base/check.h"
 
 enum {
-    LOOK = 32, /* a search looks at this many connections of a list at most */
+    LOOK = 32,         /* a search looks at this many connections of a list at most */
+    LOOK_BODIES = 256, /* and at this many bodies, which costs no system call for each */
     /* Number of windows in body_timeout_ms: with the default, a window lasts one second. */
     WINDOWS = 30,
     BODY_WINDOWS = 5,
+    CROWD = 2,
     SPARES = 8,
     SPARE_MS = 2000,
 };
@@ -110,6 +119,21 @@ static struct pp_conn *inactive_in(const struct scope *at, struct pp_list *list,
     return NULL;
 }
 
+/* Returns the oldest connection that has not sent a byte, and may give way for a newcomer of
+ * `peer`; or NULL. A flood must not close a newcomer before its first bytes come. */
+static struct pp_conn *oldest_fresh(const struct scope *at, const struct pp_http_peer *peer)
+{
+    int looked = 0;
+    pp_list_each (it, at->fresh) {
+        struct pp_conn *c = conn_at(at, it);
+        if (peer->n <= c->peer->n ? is_idle(c) : is_inactive(c, 1))
+            return c;
+        if (++looked == LOOK)
+            break;
+    }
+    return NULL;
+}
+
 static struct pp_conn *slow_reader(const struct scope *at)
 {
     int looked = 0;
@@ -123,21 +147,61 @@ static struct pp_conn *slow_reader(const struct scope *at)
     return NULL;
 }
 
-/* Returns a body that may give way for a newcomer of `peer`, or NULL. */
-static struct pp_conn *stalled_body(const struct scope *at, const struct pp_http_peer *peer)
+/* Returns a body that has stalled or is too slow, and may give way for a newcomer of `peer`; or
+ * NULL. */
+static struct pp_conn *slow_body(const struct scope *at, const struct pp_http_peer *peer)
 {
     int looked = 0;
     pp_list_each (it, at->body) {
         struct pp_conn *c = conn_at(at, it);
-        if (peer->n <= c->peer->n && is_inactive(c, BODY_WINDOWS))
+        int64_t ms = BODY_WINDOWS * pp_http_window(c->server), now = pp_loop_now(c->server->loop);
+        bool slow = now - c->since >= ms && pp_conn_body_lag(c) > 0;
+        if (peer->n <= c->peer->n && (slow || now - c->active >= ms) && is_idle(c))
             return c;
-        if (++looked == LOOK)
+        if (++looked == LOOK_BODIES)
             break;
     }
     return NULL;
 }
 
-static struct pp_conn *least_active(const struct scope *at)
+/* Returns the address with most connections that receives a body, or NULL if it does not have
+ * clearly more than `peer`. */
+static struct pp_http_peer *crowd(const struct scope *at, const struct pp_http_peer *peer)
+{
+    struct pp_http_peer *most = NULL;
+    int looked = 0;
+    pp_list_each (it, at->body) {
+        struct pp_http_peer *of = conn_at(at, it)->peer;
+        if (!most || of->n > most->n)
+            most = of;
+        if (++looked == LOOK_BODIES)
+            break;
+    }
+    return most && most->n / CROWD >= peer->n ? most : NULL;
+}
+
+/* Returns the body that is furthest behind of the address that has most, or NULL. */
+static struct pp_conn *crowded_body(const struct scope *at, const struct pp_http_peer *peer)
+{
+    struct pp_http_peer *most = at->peer ? NULL : crowd(at, peer);
+    struct pp_conn *best = NULL;
+    int looked = 0;
+    if (!most)
+        return NULL;
+    pp_assert(most != peer, "an address has more connections than it has");
+    pp_list_each (it, &most->ranks[PP_RANK_BODY]) {
+        struct pp_conn *c = pp_container_of(it, struct pp_conn, in_peer);
+        if (!c->spare && (!best || pp_conn_body_lag(c) > pp_conn_body_lag(best)))
+            best = c;
+        if (++looked == LOOK)
+            break;
+    }
+    return best;
+}
+
+/* Returns the least recently active of the idle connections and the heads, or NULL; if `peer` is
+ * set, only one that may give way for a newcomer of this address. */
+static struct pp_conn *least_active(const struct scope *at, const struct pp_http_peer *peer)
 {
     struct pp_list *const lists[] = {at->linger, at->idle, at->head};
     struct pp_conn *best = NULL;
@@ -148,7 +212,8 @@ static struct pp_conn *least_active(const struct scope *at)
         pp_list_each (it, lists[i]) {
             struct pp_conn *c = conn_at(at, it);
             /* if the connection is not quiet, its next request has already arrived */
-            if ((!best || c->active < best->active) && is_idle(c))
+            bool may = !peer || peer->n <= c->peer->n;
+            if (may && (!best || c->active < best->active) && is_idle(c))
                 best = c;
             if (++looked == LOOK)
                 break;
@@ -163,20 +228,22 @@ static struct pp_conn *choose(struct pp_http *s, const struct scope *at, const s
 {
     struct pp_conn *c = newest_fresh(at);
     if (!c)
-        c = inactive_in(at, at->fresh, 0);
+        c = oldest_fresh(at, peer);
     if (!c && at->linger)
         c = inactive_in(at, at->linger, 1);
     if (!c)
         c = inactive_in(at, at->idle, 1);
     if (!c)
         c = inactive_in(at, at->head, 1);
+    if (!c)
+        c = slow_body(at, peer);
     if (!c && s->handler.give_way && s->handler.give_way(s->handler.data, at->peer))
-        c = least_active(at);
+        c = least_active(at, NULL);
     if (!c)
         c = slow_reader(at);
     if (!c)
-        c = stalled_body(at, peer);
-    return c ? c : least_active(at);
+        c = crowded_body(at, peer);
+    return c ? c : least_active(at, peer);
 }
 
 static void evict(struct pp_conn *c)

@@ -221,6 +221,9 @@ bool pp_http_make_spare(struct pp_http *s);
 /* --- http_pace.c --- */
 /* Notes that `n` bytes of the content of the connection's body have arrived. */
 void pp_conn_pace(struct pp_conn *c, size_t n);
+/* Returns how many bytes of its content the connection's body is behind a body that arrives just
+ * fast enough since its begin; negative if it is faster. */
+int64_t pp_conn_body_lag(const struct pp_conn *c);
 /* Frees memory: closes a connection whose body holds memory and arrives too slowly. Returns false
  * if there is none. */
 bool pp_http_reclaim(void *server);

@@ -5,6 +5,9 @@
  *             decodes to nothing do not count)
  *   an answer of which the caller reads less than SLOW_READ bytes a second: the slowest of all
  *
+ * At a limit of connections, bodies that received less than SLOW_BYTES a window since they began
+ * give way (http_evict.c).
+ *
  * Besides, the server closes each connection that reads less than READ_RATE bytes a second of its
  * answer for write_timeout_ms. A caller has read the bytes that its kernel has acknowledged. */
 #include <linux/sockios.h>
@@ -40,6 +43,14 @@ void pp_conn_pace(struct pp_conn *c, size_t n)
     }
     pp_assert(c->state == PP_CONN_BODY, "only bodies have a pace");
     c->pace_bytes += n;
+}
+
+int64_t pp_conn_body_lag(const struct pp_conn *c)
+{
+    int64_t ms = pp_loop_now(c->server->loop) - c->since;
+    pp_assert(c->state == PP_CONN_BODY, "only bodies have a pace");
+    /* while the server makes it wait, the caller can not send */
+    return c->queue ? 0 : ms * SLOW_BYTES / pp_http_window(c->server) - (int64_t)c->exchange->body.n;
 }
 
 bool pp_http_reclaim(void *server)
