@@ -553,6 +553,35 @@ static void supervisors_have_places(void **state)
     pp_echo_close(&e);
 }
 
+/* A connection in a place for supervisors has time to send its request, though others come that say
+ * nothing. */
+static void supervisors_have_time(void **state)
+{
+    (void)state;
+    enum { SPARES = 8 };
+    struct pp_http_options o = patient();
+    struct pp_echo e;
+    struct pp_hc busy, silent[2 * SPARES - 1], first;
+    o.max_connections = 1;
+    pp_echo_open(&e, &o);
+    pp_test_clock_hold(e.loop);
+    join(&busy, &e, NULL, hold);
+    for (int i = 0; i < SPARES; i++)
+        join(&silent[i], &e, NULL, NULL);
+    join(&first, &e, NULL, NULL);
+    for (int i = SPARES; i < 2 * SPARES - 1; i++)
+        join(&silent[i], &e, NULL, NULL);
+    pp_hc_puts(&first, "GET /vital HTTP/1.1\r\nHost: a\r\n\r\n");
+    expect_status(&first, 200);
+    pp_test_clock_release(e.loop);
+    pp_echo_release(&e);
+    pp_hc_close(&first);
+    pp_hc_close(&busy);
+    for (int i = 0; i < 2 * SPARES - 1; i++)
+        pp_hc_close(&silent[i]);
+    pp_echo_close(&e);
+}
+
 /* A connection is not idle if its request has arrived, even if the server has not yet read it. */
 static void requests_in_flight_are_spared(void **state)
 {
@@ -928,6 +957,7 @@ int main(void)
         cmocka_unit_test(slow_bodies_give_way),
         cmocka_unit_test(waiting_requests_give_way),
         cmocka_unit_test(supervisors_have_places),
+        cmocka_unit_test(supervisors_have_time),
         cmocka_unit_test(requests_in_flight_are_spared),
         cmocka_unit_test(connections_in_all),
         cmocka_unit_test(callers_that_do_not_read_give_way),

@@ -28,9 +28,10 @@
  *
  * If nobody gives way, the newcomer gets one of SPARES places that are kept for supervisors: its
  * first request must be one that the handler permits there (pp_http_request.spare), and its
- * connection closes after the answer. When these are taken, too, the newest that is fresh gives
- * way, else the oldest with a part of a head, because a supervisor sends its head at once, else the
- * oldest after SPARE_MS. */
+ * connection closes after the answer. When these are taken, too, the oldest that is fresh gives
+ * way, so that each has time to send its request while SPARES - 1 others come; else the oldest
+ * with a part of a head, because a supervisor sends its head at once; else the oldest after
+ * SPARE_MS. */
 #include <sys/socket.h>
 
 #include "adapter/http/http_impl.h"
@@ -298,17 +299,17 @@ bool pp_http_make_room(struct pp_http *s, struct pp_http_peer *peer)
 /* Returns the connection that gives way in the places for supervisors, or NULL. */
 static struct pp_conn *choose_spare(struct pp_http *s)
 {
-    struct pp_conn *half = NULL, *old = NULL;
+    struct pp_conn *fresh = NULL, *half = NULL, *old = NULL;
     for (struct pp_node *it = s->spares.head.prev; it != &s->spares.head; it = it->prev) {
         struct pp_conn *c = pp_container_of(it, struct pp_conn, in_spares);
         if (c->state == PP_CONN_FRESH && pp_conn_quiet(c))
-            return c;
+            fresh = c;
         if (c->state == PP_CONN_HEAD && pp_conn_quiet(c))
             half = c;
         if (c->state != PP_CONN_HANDLE && pp_loop_now(s->loop) - c->opened >= SPARE_MS)
             old = c;
     }
-    return half ? half : old;
+    return fresh ? fresh : half ? half : old;
 }
 
 bool pp_http_make_spare(struct pp_http *s)
