@@ -14,6 +14,9 @@
  * webhooks, POSTS_OF_TESTS. */
 enum { POSTS_MAX = 512, POSTS_OF_TESTS = 4 };
 
+/* At least this many bodies of one key may arrive at the same time. */
+enum { BODIES_MIN = 8 };
+
 /* The descriptors of each part, whatever the load, with some for what its library opens at times:
  * temporary files, a second connection while the first one ends. */
 enum {
@@ -98,6 +101,15 @@ static void say_clipped(struct pp_log *log, enum pp_log_level level, const char 
                PP_LOG_INT(wanted), "now", PP_LOG_INT(got), "descriptors", PP_LOG_INT(all), NULL);
 }
 
+/* Returns how many bodies of one key may arrive at the same time: a quarter of the connections that
+ * the key can have from one address. */
+static uint32_t bodies_of_a_key(const struct pp_budget *b, const struct pp_config *c)
+{
+    int64_t address = c->http.max_connections_per_address;
+    uint32_t places = address < b->callers ? (uint32_t)address : b->callers;
+    return places / 4 > BODIES_MIN ? places / 4 : BODIES_MIN;
+}
+
 enum pp_err pp_wire_divide(struct pp_budget *b, struct pp_params *p, const struct pp_config *c,
                            unsigned roles, struct pp_log *log, struct pp_wire_error *error)
 {
@@ -121,6 +133,7 @@ enum pp_err pp_wire_divide(struct pp_budget *b, struct pp_params *p, const struc
         pp_budget_clip_tiers(p->tiers, p->n_tiers, p->tiers_served, b->transfers);
     p->max_posts = b->posts;
     p->max_subscribers = b->streams;
+    p->caller_bodies = bodies_of_a_key(b, c);
     say_clipped(log, PP_LOG_WARN, "fetch.tiers (concurrency)", want.transfers, b->transfers, limit);
     say_clipped(log, PP_LOG_INFO, "kept connections to hosts", want.transfers * want.threads, b->kept, limit);
     say_clipped(log, PP_LOG_INFO, "webhook posts", want.posts, b->posts, limit);

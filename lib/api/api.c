@@ -104,7 +104,8 @@ static bool read_head(struct pp_call *call)
 
     return pp_call_same_site(call) && find_endpoint(call, args, &n) && may_have_place(call) &&
            pp_call_authorize(call) && decode_args(call, args, n) && pp_call_read_query(call) &&
-           pp_call_media_type(call) && (!(call->endpoint->flags & PP_KEYED) || pp_call_key(call));
+           pp_call_media_type(call) && (!(call->endpoint->flags & PP_KEYED) || pp_call_key(call)) &&
+           pp_call_body_begins(call);
 }
 
 static bool on_head(void *data, struct pp_http_request *req)
@@ -140,6 +141,7 @@ static void on_request(void *data, struct pp_http_request *req)
 
     api->reading--;
     pp_assert(call->req == req && call->endpoint, "a request is not the one whose head was read");
+    pp_call_body_ends(call);
     pp_call_handle(call);
 }
 
@@ -149,6 +151,7 @@ static void on_dropped(void *data, struct pp_http_request *req)
 
     pp_assert(api->reading > 0 && api->reading <= api->calls, "a request is dropped that no call waits for");
     api->reading--;
+    pp_call_body_ends(req->handler);
     pp_call_gone(req->handler);
 }
 

@@ -118,6 +118,7 @@ struct pp_call {
     struct pp_node in_turn;   /* links the call into caller->waiting */
     /* Ends the turn of a call that caller->lists counts; NULL for other calls. */
     void (*turn_ended)(struct pp_call *call);
+    bool body_coming; /* caller->bodies_coming counts the call */
     /* The client to which the key is bound; NULL if the key is not bound. */
     const char *only_client;
     /* The name of the key that sends the request, or that made its ticket; NULL: none. */

@@ -206,6 +206,34 @@ bool pp_call_admit(struct pp_call *call, const char *key)
     return wait_ms == 0 || refuse(call, c, wait_ms, "callers.requests_per_second", rate);
 }
 
+bool pp_call_body_begins(struct pp_call *call)
+{
+    struct pp_caller *c = call->caller;
+    uint32_t most = call->o->params->caller_bodies;
+
+    if (!call->req->has_body || !call->key_name)
+        return true;
+    if (most == 0 || c->bodies_coming < most) {
+        c->bodies_coming++;
+        call->body_coming = true;
+        return true;
+    }
+    call->remedy = "Send again after Retry-After, with fewer requests at the same time.";
+    call->o->metrics->rate_limited++;
+    return pp_call_problem(call, PP_API_RATE_LIMITED, NULL,
+                           "%s sends too many bodies at the same time: this server reads %u of a key",
+                           c->name, (unsigned)most);
+}
+
+void pp_call_body_ends(struct pp_call *call)
+{
+    if (!call->body_coming)
+        return;
+    pp_assert(call->caller->bodies_coming > 0, "more bodies end than began");
+    call->caller->bodies_coming--;
+    call->body_coming = false;
+}
+
 /* Counts a request without a valid key, and logs it unless the log has enough lines. */
 static void note_failure(struct pp_callers *t, struct pp_caller *c, int64_t now_ms)
 {

@@ -2,7 +2,9 @@
  *
  * A caller is an API key; or, for requests without a valid key, an address (IPv6: a /64). Each has
  * a limit of requests a second, an account for the bytes of its requests' bodies, and one for the
- * answers that it has not read. Requests with a valid key count for the key only, so that a wrong
+ * answers that it has not read. A key also has a limit of bodies that arrive at the same time, so
+ * that one key can not hold all connections with bodies that never end, also where all callers come
+ * from the address of one proxy. Requests with a valid key count for the key only, so that a wrong
  * key costs nobody else behind the same address. Wrong keys have a stricter limit of their own.
  *
  * The table is bounded. A new caller takes the place of the one that was idle for longest. If no
@@ -30,6 +32,7 @@ struct pp_caller {
     struct pp_account bodies, answers, subscriptions;
     uint32_t refs;           /* calls and streams that point here */
     uint32_t polls, streams; /* long-polls that wait; open streams */
+    uint32_t bodies_coming;  /* requests of which the server reads the body */
     uint32_t lists;          /* calls for pages that are at work */
     struct pp_list waiting;  /* calls for pages that wait for their turn, in the order of arrival */
     bool starting;           /* start_waiting() is on the stack */
@@ -64,6 +67,11 @@ static inline void pp_caller_unref(struct pp_caller *caller)
  * the request. Returns false if the caller sends too many requests; the call has then been
  * answered. */
 bool pp_call_admit(struct pp_call *call, const char *key);
+/* Counts the body that the request announces, until pp_call_body_ends(). Returns false if too many
+ * bodies of this key are arriving; the call has then been answered. */
+bool pp_call_body_begins(struct pp_call *call);
+/* The body has arrived, or will not. Does nothing if the call has no body that is counted. */
+void pp_call_body_ends(struct pp_call *call);
 /* Calls the endpoint's handler; if it answers with a page (PP_LIST), as soon as fewer than
  * PP_CALLER_LISTS other pages of this caller are at work. So the pages that one caller reads at the
  * same time delay others by a few pages only. */

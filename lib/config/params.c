@@ -88,7 +88,7 @@ P(LISTEN, "http.listen", http.listen, "127.0.0.1:8080", 0, 0, 0,
 P(COUNT, "http.max_connections", http.max_connections, "12000", 16, 1e6, 0,
   "Open connections in all; beyond it the one gives way that is least useful. Lowered if descriptors are few.")
 P(COUNT, "http.max_connections_per_address", http.max_connections_per_address, "256", 1, 1e6, 0,
-  "Connections of one peer address that are not open subscriptions.")
+  "Connections of an address that are no subscriptions. A key may send a quarter as many bodies at once, at least 8.")
 P(DURATION, "http.header_timeout", http.header_timeout_ms, "10s", MS(100), MIN(10), 0,
   "For a request's headers to arrive.")
 P(DURATION, "http.body_timeout", http.body_timeout_ms, "30s", MS(100), HR(1), 0,

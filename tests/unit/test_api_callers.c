@@ -193,6 +193,61 @@ static void callers_have_accounts(void **state)
     t->authorization = NULL;
 }
 
+/* Begins a request whose body has not arrived. Returns whether the server is to read it. */
+static bool begin_body(struct api_run *t, struct pp_http_request *r, const char *authorization)
+{
+    const struct pp_http_handler *h = pp_api_handler(t->api);
+
+    *r = (struct pp_http_request){.method = PP_POST,
+                                  .path = "/v1/batches",
+                                  .query = "",
+                                  .peer = "127.0.0.1",
+                                  .authorization = authorization,
+                                  .content_type = "application/json",
+                                  .has_body = true};
+    return h->head(h->data, r);
+}
+
+/* The head alone decides that a key has too many bodies under way. Those that arrive or are dropped
+ * make room; requests without a body, and other keys, are served all the time. */
+static void a_key_has_a_limit_of_bodies(void **state)
+{
+    struct api_run *t = *state;
+    const struct pp_http_handler *h = pp_api_handler(t->api);
+    struct pp_http_request r[3], next;
+
+    use_keys(t);
+    t->params.caller_bodies = 2;
+    for (int round = 0; round < 2; round++) {
+        assert_true(begin_body(t, &r[0], "Bearer one"));
+        assert_true(begin_body(t, &r[1], "Bearer one"));
+        t->authorization = "Bearer one";
+        assert_int_equal(api_ask(t, PP_POST, "/v1/batches", "{}"), 429);
+        assert_string_equal(api_code(t), "rate_limited");
+        assert_string_equal(api_str(t, "detail"),
+                            "key one sends too many bodies at the same time: this server reads 2 of a key");
+        assert_true(api_has_header(t, "Retry-After: "));
+        assert_int_equal(t->metrics.rate_limited, round + 1);
+        assert_int_equal(api_get(t, "/v1/errors"), 200);
+        assert_true(begin_body(t, &r[2], "Bearer two"));
+        h->dropped(h->data, &r[0]);
+        t->server.replies = 0;
+        r[1].body = "";
+        h->handle(h->data, &r[1]);
+        pp_test_until(t->loop, api_replied, t, 20000);
+        assert_int_equal(t->server.status, 400);
+        h->dropped(h->data, &r[2]);
+    }
+    t->authorization = NULL;
+    t->params.n_keys = 0; /* an address has no such limit */
+    for (int i = 0; i < 3; i++)
+        assert_true(begin_body(t, &r[i], NULL));
+    assert_true(begin_body(t, &next, NULL));
+    for (int i = 0; i < 3; i++)
+        h->dropped(h->data, &r[i]);
+    h->dropped(h->data, &next);
+}
+
 /* --- subscriptions --- */
 
 /* An event log without events, and the long-polls that wait for them. */
@@ -424,6 +479,7 @@ int main(void)
         TEST(wrong_keys_in_the_log),
         TEST(the_table_is_bounded),
         TEST(callers_have_accounts),
+        TEST(a_key_has_a_limit_of_bodies),
         TEST(one_caller_can_not_take_all_polls),
         TEST(long_polls_give_way),
         TEST(a_key_has_a_limit_of_subscriptions),

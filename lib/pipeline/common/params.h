@@ -85,6 +85,7 @@ struct pp_params {
     /* --- limits of a caller of the API --- */
     uint32_t caller_rate;     /* requests a second; 0: unlimited */
     uint32_t caller_failures; /* requests a second without a valid key; 0: unlimited */
+    uint32_t caller_bodies;   /* bodies of one key that arrive at the same time; 0: unlimited */
     uint64_t caller_bytes;    /* bytes of bodies, and bytes of unread answers */
     const char *const *hosts; /* names of the server besides loopback ones (core/site.h) */
     size_t n_hosts;
