@@ -98,7 +98,7 @@ async def gzip_sender(a):
 
 @kind
 async def slow_body(a):
-    """Bodies that never end: half of them without a key."""
+    """Bodies that never end, more than one key may send: half of them without a key."""
     async def drip():
         key = a.random.choice([None, SENDER])
         reader, writer = await connect(a.port, a.source())
@@ -112,7 +112,7 @@ async def slow_body(a):
                     break
         finally:
             writer.close()
-    await a.hold(64, drip)
+    await a.hold(400, drip)
 
 
 @kind
