@@ -93,6 +93,23 @@ static void results_page_by_page(void **state)
     assert_int_equal(r.req.err, PP_ENOTFOUND);
 }
 
+/* A store may end a page early, but never before its first item. */
+static void results_of_few_bytes(void **state)
+{
+    struct store_kit *k = *state;
+    struct pp_store_results r = {.batch_id = "b_1", .status = -1, .limit = 3, .bytes = 1};
+    size_t seen = 0;
+    sk_plan(k, "c", "b_1", "a: p=stored; b: p=stored; c: p=stored; d: p=stored");
+    do {
+        KIT_OK(k, results, &r);
+        assert_in_range(r.n, 1, 3);
+        seen += r.n;
+        assert_int_equal(r.more, seen < 4);
+        r.after_seq = r.items[r.n - 1].seq;
+    } while (r.more);
+    assert_int_equal(seen, 4);
+}
+
 static void results_filtered(void **state)
 {
     struct store_kit *k = *state;
@@ -630,6 +647,7 @@ static const struct CMUnitTest tests[] = {
     T(looking_up_photos),
     T(objects_by_hash),
     T(results_page_by_page),
+    T(results_of_few_bytes),
     T(results_filtered),
     T(batches_listed),
     T(rejected_in_parts),

@@ -78,6 +78,18 @@ static void links_are_refused(void **state)
     }
 }
 
+static void a_page_ends_after_its_bytes(void **state)
+{
+    struct store_kit *k = *state;
+    struct pp_store_results r = {.batch_id = "b_1", .status = -1, .limit = 10, .bytes = 1};
+    sk_plan(k, "c", "b_1", "a: p=stored; b: p=stored; c: p=stored");
+    KIT_OK(k, results, &r);
+    assert_true(r.n == 1 && r.more);
+    r.bytes = 1 << 20;
+    KIT_OK(k, results, &r);
+    assert_true(r.n == 3 && !r.more);
+}
+
 static void run_sql(const char *path, const char *sql)
 {
     sqlite3 *db;
@@ -180,7 +192,7 @@ int main(void)
         T(one_process_at_a_time), T(nobody_else_can_read_the_files),
         T(links_are_refused),     T(newer_schema_is_refused),
         T(an_older_schema),       T(not_a_database),
-        T(a_disk_that_fails),
+        T(a_disk_that_fails),     T(a_page_ends_after_its_bytes),
     };
     int failed = pp_suite_task_store(&subject);
     return failed + cmocka_run_group_tests_name("sqlite's own", own, NULL, NULL);

@@ -227,6 +227,9 @@ struct pp_store_results { /* reads finished items of a batch in order of seq */
     uint16_t code; /* reads only items with a photo that failed with this code; 0: all items */
     uint64_t after_seq;
     size_t limit;
+    /* A page that has an item may end once its items take this many bytes of the arena, before it
+     * has `limit` items; 0: it may not. */
+    size_t bytes;
     struct pp_item *items; /* out: the items that were read, in order of seq */
     size_t n;
     bool more;

@@ -32,10 +32,12 @@ void pp_mg_results(struct pp_mg_thread *t, struct pp_store_results *r)
 {
     struct seq_page p;
     int64_t status = r->status, code = r->code;
+    struct pp_mg_page page = PP_MG_PAGE(r, items, r->limit);
+    page.bytes = r->bytes;
     pp_mg_reads_begin(t);
     page_of(t, r->batch_id, r->after_seq, &p);
-    pp_mg_rows(t, MQ_RESULTS, pp_mg_item_fields, PP_MG_PAGE(r, items, r->limit), "ssiiIIi", p.client, p.batch,
-               p.after, p.end, status >= 0 ? &status : NULL, code ? &code : NULL, (int64_t)r->limit + 1);
+    pp_mg_rows(t, MQ_RESULTS, pp_mg_item_fields, page, "ssiiIIi", p.client, p.batch, p.after, p.end,
+               status >= 0 ? &status : NULL, code ? &code : NULL, (int64_t)r->limit + 1);
     pp_mg_reads_end(t);
 }
 

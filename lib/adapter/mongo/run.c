@@ -380,11 +380,13 @@ void pp_mg_rows(struct pp_mg_thread *t, enum pp_mg_command command, const struct
     size_t n = 0, cap = page.limit == SIZE_MAX ? 0 : page.limit;
     bool more = false;
     char *array = pp_mg_alloc(t, page.a, cap, page.size);
+    size_t before = page.a->used;
     va_start(values, types);
     query(t, command, types, values);
     va_end(values);
     for (const bson_t *row; !more && (row = pp_mg_next(t));) {
-        more = n == page.limit;
+        bool full = n > 0 && page.bytes > 0 && page.a->used - before >= page.bytes;
+        more = full || n == page.limit;
         if (!more && pp_mg_grow(t, page.a, &array, page.size, n, &cap))
             pp_mg_fail(t, pp_mg_read(row, fields, page.a, array + page.size * n++));
     }

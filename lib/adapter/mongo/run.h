@@ -185,12 +185,13 @@ struct pp_mg_page {
     bool *more;         /* is set if the answer has a row beyond `limit`; may be NULL */
     size_t size, limit; /* size of a struct, in bytes; most rows to keep, SIZE_MAX: all */
     struct pp_arena *a; /* holds the structs and their strings */
+    size_t bytes;       /* the page ends once its rows take this many bytes; 0: no limit */
 };
 /* The page of a request with the members `array`, n and req; PP_MG_PAGE also sets its `more`. */
 #define PP_MG_ROWS(r, array, limit) \
-    ((struct pp_mg_page){&(r)->array, &(r)->n, NULL, sizeof *(r)->array, limit, (r)->req.arena})
+    ((struct pp_mg_page){&(r)->array, &(r)->n, NULL, sizeof *(r)->array, limit, (r)->req.arena, 0})
 #define PP_MG_PAGE(r, array, limit) \
-    ((struct pp_mg_page){&(r)->array, &(r)->n, &(r)->more, sizeof *(r)->array, limit, (r)->req.arena})
+    ((struct pp_mg_page){&(r)->array, &(r)->n, &(r)->more, sizeof *(r)->array, limit, (r)->req.arena, 0})
 /* Runs a query, and reads its rows into zeroed structs by the table of fields. After a failure the
  * array may hold some of them. */
 void pp_mg_rows(struct pp_mg_thread *t, enum pp_mg_command command, const struct pp_mg_field *fields,

@@ -183,6 +183,7 @@ struct item_page {
     int status; /* only items with this status; -1: any status */
     uint64_t after_seq;
     size_t limit;
+    size_t bytes; /* the page ends once its items take this many bytes; 0: no limit */
     bool newest_only;
     /* The members below are results. */
     struct pp_item *items;
@@ -205,12 +206,14 @@ static enum pp_err read_page(struct pp_sq_db *db, struct pp_arena *a, const stru
     if (!batch)
         return pp_sq_refuse(db, PP_ENOTFOUND);
     page->items = pp_sq_array(db, a, page->limit, sizeof *page->items);
+    size_t before = a->used;
     sqlite3_stmt *st = pp_sq_bind(db, PP_Q_RESULTS, "iid", batch, (int64_t)page->after_seq, page->status);
     while (pp_sq_row(db, st)) {
         uint64_t photos = m->any ? 0 : matching_photos(db, pp_sq_col(st, 0), m);
         if ((!m->any && photos == 0) || (page->newest_only && !is_newest(db, st)))
             continue;
-        if (page->n == page->limit) {
+        bool full = page->n > 0 && page->bytes > 0 && a->used - before >= page->bytes;
+        if (full || page->n == page->limit) {
             page->more = true;
             break;
         }
@@ -223,8 +226,11 @@ static enum pp_err read_page(struct pp_sq_db *db, struct pp_arena *a, const stru
 
 enum pp_err pp_sr_results(struct pp_sq_db *db, struct pp_store_results *r)
 {
-    struct item_page page = {
-        .batch_id = r->batch_id, .status = r->status, .after_seq = r->after_seq, .limit = r->limit};
+    struct item_page page = {.batch_id = r->batch_id,
+                             .status = r->status,
+                             .after_seq = r->after_seq,
+                             .limit = r->limit,
+                             .bytes = r->bytes};
     const struct photo_match m = {.any = r->code == 0, .codes = &r->code, .n_codes = 1};
     enum pp_err err = read_page(db, r->req.arena, &m, &page);
     r->items = page.items;
