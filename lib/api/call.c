@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "base/ledger.h"
 #include "base/text.h"
 
 /* The default of the Retry-After header in `overloaded` and `rate_limited` answers, in seconds. */
@@ -93,11 +94,19 @@ void pp_call_header(struct pp_call *call, const char *fmt, ...)
 
 /* --- sending answers --- */
 
+/* Gives back what a page was charged; the server charges what its answer has. */
+static void uncharge(struct pp_call *call)
+{
+    pp_account_give(&call->o->ledger->rows[PP_RES_ANSWERS], call->charged);
+    call->charged = 0;
+}
+
 void pp_call_gone(struct pp_call *call)
 {
     pp_assert(call->api->calls > 0, "more calls ended than began");
     pp_assert(!call->doing, "a call ends while a port has its request");
     call->api->calls--;
+    uncharge(call);
     if (call->cleanup)
         call->cleanup(call);
     if (call->turn_ended)
@@ -120,6 +129,7 @@ void pp_call_reply(struct pp_call *call, struct pp_http_response *res)
     /* While the process drains, it closes the connection, so that the client's next request goes to
      * another process. */
     res->close = res->close || call->api->draining;
+    uncharge(call);
     server->ops->reply(server, call->req, res);
     pp_call_gone(call);
 }

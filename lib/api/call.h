@@ -119,6 +119,7 @@ struct pp_call {
     /* Ends the turn of a call that caller->lists counts; NULL for other calls. */
     void (*turn_ended)(struct pp_call *call);
     bool body_coming; /* caller->bodies_coming counts the call */
+    uint64_t charged; /* bytes of the account of answers, for the page that is read and built */
     /* The client to which the key is bound; NULL if the key is not bound. */
     const char *only_client;
     /* The name of the key that sends the request, or that made its ticket; NULL: none. */

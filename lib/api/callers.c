@@ -1,5 +1,6 @@
 /* callers.c: the table of callers, and their limits of requests. */
 #include "api/callers.h"
+#include "api/handler.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,11 +21,17 @@ struct pp_callers {
     struct pp_api *api;
     struct pp_caller *by_name;
     struct pp_list order;
-    size_t used;             /* places[0..used) were given to callers */
-    struct pp_gcra log;      /* limits the lines in the log */
-    struct pp_caller others; /* stands for all callers that have no place */
+    size_t used;                /* places[0..used) were given to callers */
+    struct pp_list line;        /* the callers that may begin a page, the next one first */
+    size_t lists, waiting;      /* calls for pages: at work, and waiting */
+    bool beginning;             /* begin_pages() is on the stack */
+    struct pp_timer *next_turn; /* calls begin_pages() */
+    struct pp_gcra log;         /* limits the lines in the log */
+    struct pp_caller others;    /* stands for all callers that have no place */
     struct pp_caller places[PP_CALLERS_MAX];
 };
+
+static void begin_pages(void *data);
 
 /* --- the table --- */
 
@@ -56,7 +63,13 @@ struct pp_callers *pp_callers_open(struct pp_api *api)
     if (!t)
         return NULL;
     t->api = api;
+    t->next_turn = pp_timer_open(api->o.loop, begin_pages, t);
+    if (!t->next_turn) {
+        free(t);
+        return NULL;
+    }
     pp_list_init(&t->order);
+    pp_list_init(&t->line);
     init_place(t, &t->others);
     snprintf(t->others.name, sizeof(t->others.name), "other callers");
     return t;
@@ -68,6 +81,8 @@ void pp_callers_close(struct pp_callers *t)
         return;
     for (size_t i = 0; i < t->used; i++)
         pp_assert(t->places[i].refs == 0, "the API closes while a call or a stream is open");
+    pp_assert(t->lists == 0 && t->waiting == 0, "the API closes while pages are read");
+    pp_timer_close(t->next_turn);
     HASH_CLEAR(hh, t->by_name);
     free(t);
 }
@@ -135,45 +150,85 @@ static struct pp_caller *find_caller(struct pp_callers *t, const char *kind, con
     return c;
 }
 
-/* --- turns: pages that a caller reads at the same time --- */
+/* --- turns: pages that are read at the same time --- */
 
 static void on_turn_ended(struct pp_call *call);
 
-static void start_waiting(struct pp_caller *c)
+/* Puts the caller at the end of the line if it may begin a page and is not in the line. */
+static void line_up(struct pp_callers *t, struct pp_caller *c)
 {
+    if (c->lined_up || pp_list_empty(&c->waiting) || c->lists >= PP_CALLER_LISTS)
+        return;
+    c->lined_up = true;
+    pp_list_push(&t->line, &c->in_line);
+}
+
+static void begin_page(struct pp_callers *t, struct pp_caller *c)
+{
+    struct pp_call *call = pp_container_of(pp_list_pop(&c->waiting), struct pp_call, in_turn);
+
+    pp_assert(t->waiting > 0, "a call for a page waits that was not counted");
+    t->waiting--;
+    t->lists++;
+    c->lists++;
+    call->turn_ended = on_turn_ended;
+    call->charged = PP_PAGE_MEMORY;
+    pp_account_force(&t->api->o.ledger->rows[PP_RES_ANSWERS], call->charged);
+    line_up(t, c);
+    call->endpoint->handle(call);
+}
+
+/* Begins as many pages as may be at work. The rest of the line waits until one of them ends; or for
+ * the loop's next turn, if so many handlers have answered at once. */
+static void begin_pages(void *data)
+{
+    struct pp_callers *t = data;
     struct pp_node *node;
 
-    if (c->starting) /* a handler has answered at once, which has ended its turn */
+    if (t->beginning) /* a handler has answered at once, which has ended its turn */
         return;
-    c->starting = true;
-    while (c->lists < PP_CALLER_LISTS && (node = pp_list_pop(&c->waiting))) {
-        struct pp_call *call = pp_container_of(node, struct pp_call, in_turn);
-        c->lists++;
-        call->turn_ended = on_turn_ended;
-        call->endpoint->handle(call);
+    t->beginning = true;
+    for (int i = 0; i < PP_LISTS && t->lists < PP_LISTS && (node = pp_list_pop(&t->line)); i++) {
+        struct pp_caller *c = pp_container_of(node, struct pp_caller, in_line);
+        c->lined_up = false;
+        begin_page(t, c);
     }
-    c->starting = false;
+    t->beginning = false;
+    if (t->lists < PP_LISTS && !pp_list_empty(&t->line))
+        pp_timer_start(t->next_turn, 0, 0);
 }
 
 /* The next call that waits gets its turn. */
 static void on_turn_ended(struct pp_call *call)
 {
+    struct pp_callers *t = call->api->callers;
     struct pp_caller *c = call->caller;
 
-    pp_assert(c->lists > 0, "more turns end than began");
+    pp_assert(c->lists > 0 && t->lists > 0, "more turns end than began");
     c->lists--;
-    start_waiting(c);
+    t->lists--;
+    line_up(t, c);
+    begin_pages(t);
 }
 
 void pp_call_handle(struct pp_call *call)
 {
-    if (call->endpoint->flags & PP_LIST) {
-        pp_assert(call->caller, "a call without a caller asks for a page");
-        pp_list_push(&call->caller->waiting, &call->in_turn);
-        start_waiting(call->caller);
-    } else {
+    struct pp_callers *t = call->api->callers;
+    struct pp_caller *c = call->caller;
+
+    if (!(call->endpoint->flags & PP_LIST)) {
         call->endpoint->handle(call);
+        return;
     }
+    pp_assert(c, "a call without a caller asks for a page");
+    if (t->waiting >= PP_LISTS_WAITING && !pp_list_empty(&c->waiting)) {
+        pp_call_problem(call, PP_API_OVERLOADED, NULL, "too many requests wait for pages of lists");
+        return;
+    }
+    pp_list_push(&c->waiting, &call->in_turn);
+    t->waiting++;
+    line_up(t, c);
+    begin_pages(t);
 }
 
 /* --- limits --- */

@@ -22,8 +22,12 @@
 
 /* The table has room for this many callers. */
 #define PP_CALLERS_MAX 4096
-/* The API reads at most this many pages for a caller at the same time. */
+/* The API reads and builds at most this many pages at the same time: for a caller, and for all. */
 #define PP_CALLER_LISTS 2
+#define PP_LISTS        4
+/* While this many calls for pages wait, a caller that has one among them gets no further one into
+ * the line. So at most PP_CALLERS_MAX more can wait. */
+#define PP_LISTS_WAITING 1024
 
 struct pp_caller {
     UT_hash_handle hh;
@@ -35,7 +39,8 @@ struct pp_caller {
     uint32_t bodies_coming;  /* requests of which the server reads the body */
     uint32_t lists;          /* calls for pages that are at work */
     struct pp_list waiting;  /* calls for pages that wait for their turn, in the order of arrival */
-    bool starting;           /* start_waiting() is on the stack */
+    struct pp_node in_line;  /* links the caller into the line of callers that may begin a page */
+    bool lined_up;           /* in_line is linked: a call waits, and lists < PP_CALLER_LISTS */
     uint64_t failed;         /* requests without a valid key since the last line in the log */
     int64_t logged_ms;       /* the time of that line (loop); 0: none */
     char name[80];           /* "key NAME" or "address A" */
@@ -72,9 +77,10 @@ bool pp_call_admit(struct pp_call *call, const char *key);
 bool pp_call_body_begins(struct pp_call *call);
 /* The body has arrived, or will not. Does nothing if the call has no body that is counted. */
 void pp_call_body_ends(struct pp_call *call);
-/* Calls the endpoint's handler; if it answers with a page (PP_LIST), as soon as fewer than
- * PP_CALLER_LISTS other pages of this caller are at work. So the pages that one caller reads at the
- * same time delay others by a few pages only. */
+/* Calls the endpoint's handler. If it answers with a page (PP_LIST), the call may have to wait until
+ * fewer than PP_CALLER_LISTS pages of this caller and fewer than PP_LISTS of all callers are at
+ * work. Callers take turns, one page each. So the pages of one caller delay others by a few pages
+ * only, and the memory of pages at work is bounded. Answers `overloaded` if the line is full. */
 void pp_call_handle(struct pp_call *call);
 /* Answers that the request has no valid key or ticket: unauthorized, with `field` and `detail`; or
  * rate_limited, if the address sends too many such requests. Always returns false. */

@@ -63,6 +63,10 @@ bool pp_content_type_is(const char *content_type, const char *type);
  * for more than a few ms. */
 #define PP_PAGE_BYTES (1u << 20)
 
+/* A page counts for this many bytes in the account of answers while it is read and built: the rows
+ * from the store, and the answer, whose buffer grows by doubling. */
+#define PP_PAGE_MEMORY (10 * PP_PAGE_BYTES)
+
 /* Reads the parameters of a list. `context` is NULL if the pp_call_printf() that made it has
  * failed; then the call has been answered, and this function returns false. */
 bool pp_page_read(struct pp_call *call, const char *kind, const char *context);
@@ -72,6 +76,9 @@ void pp_page_open(struct pp_call *call);
 size_t pp_page_max(const struct pp_params *params);
 /* Returns true if the page can take another row. */
 bool pp_page_has_room(const struct pp_call *call);
+/* Charges `n` more bytes for the page. Returns false if there is not enough memory; the call has then
+ * been answered. */
+bool pp_page_charge(struct pp_call *call, uint64_t n);
 /* Ends the array. Adds "next" if `more` says that rows follow the last one written. */
 void pp_page_close(struct pp_call *call, bool more);
 /* Does pp_page_close() and sends the answer. */

@@ -10,6 +10,7 @@
 
 #include "api/handler.h"
 #include "base/base64.h"
+#include "base/ledger.h"
 
 #define LIMIT_DEFAULT 100
 #define LIMIT_MAX     1000
@@ -113,6 +114,14 @@ size_t pp_page_max(const struct pp_params *params)
 bool pp_page_has_room(const struct pp_call *call)
 {
     return call->out.n < PP_PAGE_BYTES;
+}
+
+bool pp_page_charge(struct pp_call *call, uint64_t n)
+{
+    if (!pp_account_take(&call->o->ledger->rows[PP_RES_ANSWERS], n))
+        return pp_call_problem(call, PP_API_OVERLOADED, NULL, "too many answers wait for their readers");
+    call->charged += n;
+    return true;
 }
 
 static const char *next_cursor(struct pp_call *call)

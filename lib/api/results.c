@@ -5,9 +5,10 @@
 #include "format/result.h"
 #include "photopool/code.h"
 
-/* Several items use at most PAGE_ARENA bytes of memory. If a page needs more, it is read again with
- * fewer items. A single item may use ITEM_ARENA. */
-#define PAGE_ARENA (8u << 20)
+/* Several items use at most PAGE_ARENA bytes of memory. If a page needs more, although the store
+ * ends it after PP_PAGE_BYTES, it is read again with fewer items. A single item may use ITEM_ARENA,
+ * if there is memory for it in the account of answers. */
+#define PAGE_ARENA (PP_PAGE_MEMORY - 2 * PP_PAGE_BYTES)
 #define ITEM_ARENA (128u << 20)
 
 struct results_state {
@@ -40,7 +41,8 @@ static void on_results_failed(struct pp_call *call, enum pp_err err)
         return;
     }
     s->results.limit = s->results.limit < 8 ? 1 : s->results.limit / 8;
-    read_results(call);
+    if (s->results.limit > 1 || pp_page_charge(call, pp_page_max(call->o->params)))
+        read_results(call);
 }
 
 static void read_results(struct pp_call *call)
@@ -89,6 +91,7 @@ void pp_api_list_results(struct pp_call *call)
         return;
     s->results.batch_id = call->args[0];
     s->results.limit = call->page.limit;
+    s->results.bytes = PP_PAGE_BYTES;
     s->results.after_seq = call->page.after_number;
     pp_batch_find(call, call->args[0], on_batch_found);
 }

@@ -1,6 +1,7 @@
 /* Tests /v1/batches over fake ports: accepting, idempotency, reading, cancelling, listing, results
  * and replay. */
 #include "api/api.h"
+#include "api/handler.h"
 #include "api_run.h"
 #include "core/entry.h"
 #include "core/sniff.h"
@@ -558,6 +559,23 @@ static void results_larger_than_memory(void **state)
     assert_true(json_is_string(api_at(t, "next")));
 }
 
+/* An item that is too large for the memory of a page needs memory for an item that fills a body. */
+static void a_large_result_is_charged(void **state)
+{
+    struct api_run *t = *state;
+    struct pp_account *answers = &t->ledger.rows[PP_RES_ANSWERS];
+
+    results_of(t, 3);
+    t->store.results_enomem_above = 1;
+    answers->limit = PP_PAGE_MEMORY + (16 << 20);
+    assert_int_equal(api_get(t, "/v1/batches/" ID_A "/results?limit=100"), 503);
+    assert_string_equal(api_code(t), "overloaded");
+    answers->limit = PP_PAGE_MEMORY + (48 << 20);
+    assert_int_equal(api_get(t, "/v1/batches/" ID_A "/results?limit=100"), 200);
+    assert_int_equal(json_array_size(api_at(t, "results")), 1);
+    assert_int_equal(answers->used, 0);
+}
+
 /* A page ends with the row that exceeds PP_PAGE_BYTES, and has at least one row. */
 static void pages_have_few_bytes(void **state)
 {
@@ -897,6 +915,7 @@ int main(void)
         TEST(results_in_pages),
         TEST(results_filters),
         TEST(results_larger_than_memory),
+        TEST(a_large_result_is_charged),
         TEST(pages_have_few_bytes),
         TEST(an_item),
         TEST(rejected_in_pages),

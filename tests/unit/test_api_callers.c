@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "api/callers.h"
+#include "api/handler.h"
 #include "api_run.h"
 #include "events/hub.h"
 #include "fake_delivery.h"
@@ -469,6 +470,73 @@ static void pages_of_a_caller_take_turns(void **state)
     assert_int_equal(api_get(t, "/v1/clients"), 200);
 }
 
+/* Lets the store answer what it holds, and hold what the API asks then. */
+static void answer_held(struct api_run *t)
+{
+    size_t due = t->server.replies + t->store.back.n;
+
+    fake_release(&t->store.back);
+    t->store.back.hold = true;
+    while (t->server.replies < due)
+        (void)pp_loop_turn(t->loop, true);
+}
+
+/* Few pages of all callers are at work, and they are charged. The others wait, and callers take
+ * turns: those with one page do not wait for all pages of one with many. */
+static void callers_take_turns(void **state)
+{
+    enum { MANY = 6, CALLERS = 5, ALL = MANY + CALLERS };
+    static const char *const peers[CALLERS] = {"192.0.2.2", "192.0.2.3", "192.0.2.4", "192.0.2.5",
+                                               "192.0.2.6"};
+    struct api_run *t = *state;
+    struct pp_account *answers = &t->ledger.rows[PP_RES_ANSWERS];
+    struct pp_http_request r[ALL];
+
+    t->store.back.hold = true;
+    t->server.replies = 0;
+    for (int i = 0; i < MANY; i++)
+        api_begin(t, &r[i], PP_GET, "/v1/clients", NULL, 0);
+    for (int i = 0; i < CALLERS; i++) {
+        t->peer = peers[i];
+        api_begin(t, &r[MANY + i], PP_GET, "/v1/clients", NULL, 0);
+    }
+    assert_int_equal(t->store.back.n, PP_LISTS);
+    assert_int_equal(answers->used, PP_LISTS * PP_PAGE_MEMORY);
+    answer_held(t); /* two pages of the first caller, and two others */
+    assert_int_equal(t->server.replies, PP_LISTS);
+    assert_int_equal(t->store.back.n, PP_LISTS);
+    answer_held(t); /* the other callers' three, and one of the first caller */
+    assert_int_equal(t->store.back.n, PP_CALLER_LISTS);
+    assert_int_equal(answers->used, PP_CALLER_LISTS * PP_PAGE_MEMORY);
+    answer_held(t);
+    answer_held(t);
+    assert_int_equal(t->server.replies, ALL);
+    assert_int_equal(answers->used, 0);
+    fake_release(&t->store.back);
+}
+
+/* The line is bounded, but a caller that has no page in it gets into it. */
+static void the_line_is_bounded(void **state)
+{
+    enum { MINE = PP_CALLER_LISTS + PP_LISTS_WAITING };
+    struct api_run *t = *state;
+    static struct pp_http_request r[MINE + 1];
+
+    t->store.back.hold = true;
+    t->server.replies = 0;
+    for (int i = 0; i < MINE; i++)
+        api_begin(t, &r[i], PP_GET, "/v1/clients", NULL, 0);
+    assert_int_equal(t->server.replies, 0);
+    assert_int_equal(api_get(t, "/v1/clients"), 503);
+    assert_string_equal(api_code(t), "overloaded");
+    assert_true(api_has_header(t, "Retry-After: 5\n"));
+    t->peer = "192.0.2.2";
+    api_begin(t, &r[MINE], PP_GET, "/v1/clients", NULL, 0);
+    fake_release(&t->store.back);
+    while (t->server.replies < MINE + 2)
+        (void)pp_loop_turn(t->loop, true);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, api_open, api_close)
@@ -487,6 +555,8 @@ int main(void)
         TEST(tickets_have_a_secret_of_their_own),
         TEST(tickets_count_for_their_key),
         TEST(pages_of_a_caller_take_turns),
+        TEST(callers_take_turns),
+        TEST(the_line_is_bounded),
     };
 
     return cmocka_run_group_tests_name("api_callers", tests, NULL, NULL);
