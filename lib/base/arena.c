@@ -1,5 +1,6 @@
 /* arena.c: an arena is a list of blocks from calloc, the newest first; each is twice as large as
- * the one before, up to a bound.
+ * the one before, up to a bound. Blocks of this last size are mapped and unmapped one by one
+ * (pp_process_return_memory()), so that large arenas leave no memory in the heap.
  *
  * Invariants: small requests are cut from the block `head`; a request that is too big for it
  * gets its own block, which is linked in behind `head`. All blocks together have at most about
@@ -14,7 +15,7 @@
 
 #include "base/check.h"
 
-enum { FIRST_BLOCK_BYTES = 2 * 1024, LAST_BLOCK = 64 * 1024, DEFAULT_MAX = 256 * 1024 * 1024 };
+enum { FIRST_BLOCK_BYTES = 2 * 1024, LAST_BLOCK = 512 * 1024, DEFAULT_MAX = 256 * 1024 * 1024 };
 
 struct pp_arena_block {
     struct pp_arena_block *next;

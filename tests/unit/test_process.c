@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "base/arena.h"
 #include "base/process.h"
 
 static void descriptors_are_counted(void **state)
@@ -81,6 +82,38 @@ static void one_thread_gets_long_slices(void **state)
     assert_int_equal(slice_ns(), mine);
 }
 
+/* Large blocks and large arenas go back to the system when they are freed, even if smaller blocks
+ * behind them stay. */
+static void large_blocks_go_back(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 32, BYTES = 1 << 20, PIECE = 30000 };
+    char *large[BLOCKS], *small[2 * BLOCKS];
+    struct pp_arena arenas[BLOCKS];
+    pp_process_return_memory();
+    free(malloc(4 * BYTES)); /* by default, glibc would keep blocks of this size from now on */
+    uint64_t before = pp_process_resident_bytes();
+    for (int i = 0; i < BLOCKS; i++) {
+        assert_non_null(large[i] = malloc(BYTES));
+        memset(large[i], 1, BYTES);
+        assert_non_null(small[2 * i] = malloc(1000));
+        pp_arena_init(&arenas[i], 0);
+        for (size_t n = 0; n < 4 * BYTES; n += PIECE)
+            memset(pp_arena_alloc(&arenas[i], PIECE), 1, PIECE);
+        assert_non_null(small[2 * i + 1] = malloc(1000));
+    }
+    assert_true(pp_process_resident_bytes() >= before + BLOCKS * 4ull * BYTES);
+    for (int i = 0; i < BLOCKS; i++) {
+        free(large[i]);
+        pp_arena_fini(&arenas[i]);
+    }
+#ifndef __SANITIZE_ADDRESS__ /* that allocator keeps freed memory for a while */
+    assert_true(pp_process_resident_bytes() < before + BLOCKS * (uint64_t)BYTES);
+#endif
+    for (int i = 0; i < 2 * BLOCKS; i++)
+        free(small[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -88,6 +121,7 @@ int main(void)
         cmocka_unit_test(the_limit_is_the_soft_one),
         cmocka_unit_test(memory_and_time),
         cmocka_unit_test(one_thread_gets_long_slices),
+        cmocka_unit_test(large_blocks_go_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
