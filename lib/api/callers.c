@@ -1,11 +1,11 @@
 /* callers.c: the table of callers, and their limits of requests. */
 #include "api/callers.h"
-#include "api/handler.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/handler.h"
 #include "base/check.h"
 
 #define LOOK 64 /* a search for a place looks at this many callers */

@@ -77,10 +77,11 @@ bool pp_call_admit(struct pp_call *call, const char *key);
 bool pp_call_body_begins(struct pp_call *call);
 /* The body has arrived, or will not. Does nothing if the call has no body that is counted. */
 void pp_call_body_ends(struct pp_call *call);
-/* Calls the endpoint's handler. If it answers with a page (PP_LIST), the call may have to wait until
- * fewer than PP_CALLER_LISTS pages of this caller and fewer than PP_LISTS of all callers are at
- * work. Callers take turns, one page each. So the pages of one caller delay others by a few pages
- * only, and the memory of pages at work is bounded. Answers `overloaded` if the line is full. */
+/* Calls the endpoint's handler. If it answers with a page (PP_LIST), the call may have to wait
+ * until fewer than PP_CALLER_LISTS pages of this caller and fewer than PP_LISTS of all callers are
+ * at work. Callers take turns, one page each. So the pages of one caller delay others by a few
+ * pages only, and the memory of pages at work is bounded. Answers `overloaded` if the line is
+ * full. */
 void pp_call_handle(struct pp_call *call);
 /* Answers that the request has no valid key or ticket: unauthorized, with `field` and `detail`; or
  * rate_limited, if the address sends too many such requests. Always returns false. */

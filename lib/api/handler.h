@@ -76,8 +76,8 @@ void pp_page_open(struct pp_call *call);
 size_t pp_page_max(const struct pp_params *params);
 /* Returns true if the page can take another row. */
 bool pp_page_has_room(const struct pp_call *call);
-/* Charges `n` more bytes for the page. Returns false if there is not enough memory; the call has then
- * been answered. */
+/* Charges `n` more bytes for the page. Returns false if there is not enough memory; the call has
+ * then been answered. */
 bool pp_page_charge(struct pp_call *call, uint64_t n);
 /* Ends the array. Adds "next" if `more` says that rows follow the last one written. */
 void pp_page_close(struct pp_call *call, bool more);

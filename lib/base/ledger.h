@@ -22,7 +22,8 @@
  *   STREAMS        event streams
  * Bytes of memory:
  *   BODIES         requests' bodies, with the state of gzip
- *   ANSWERS        answers that callers have not read yet
+ *   ANSWERS        answers that callers have not read yet, and pages of lists that are being read
+ *                  from the store and built
  *   QUEUED         events queued for streams whose callers read slowly. Streams may share the
  *                  bytes of an event, and each counts it
  *   REPLAYS        replays that are being prepared
