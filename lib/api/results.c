@@ -41,7 +41,8 @@ static void on_results_failed(struct pp_call *call, enum pp_err err)
         return;
     }
     s->results.limit = s->results.limit < 8 ? 1 : s->results.limit / 8;
-    if (s->results.limit > 1 || pp_page_charge(call, pp_page_max(call->o->params)))
+    uint64_t row = pp_page_max(call->o->params);
+    if (s->results.limit > 1 || pp_page_charge(call, row < ITEM_ARENA ? row : ITEM_ARENA))
         read_results(call);
 }
 
