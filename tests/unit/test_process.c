@@ -117,10 +117,8 @@ static void large_blocks_go_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(descriptors_are_counted),
-        cmocka_unit_test(the_limit_is_the_soft_one),
-        cmocka_unit_test(memory_and_time),
-        cmocka_unit_test(one_thread_gets_long_slices),
+        cmocka_unit_test(descriptors_are_counted), cmocka_unit_test(the_limit_is_the_soft_one),
+        cmocka_unit_test(memory_and_time),         cmocka_unit_test(one_thread_gets_long_slices),
         cmocka_unit_test(large_blocks_go_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
