@@ -2,6 +2,8 @@
 MAKEFLAGS += --no-print-directory
 J ?= $(shell nproc 2>/dev/null || echo 2)
 T ?= 15
+SEEDS ?= 1..100
+MINUTES ?= 10
 
 all: build
 
@@ -31,6 +33,11 @@ test-long: ## everything else: sanitizers, fuzzing, chaos, all scenarios
 	@scripts/setup build test fleet mongo npm
 	@J=$(J) tests/run long
 
+sim: ## the simulator: a fleet under virtual time (make sim SEEDS=1..1000 MINUTES=10)
+	@scripts/setup build test
+	@scripts/build build sim -DPP_TESTS=ON
+	@build/tests/sim --jobs $(J) --seeds $(SEEDS) --minutes $(MINUTES)
+
 bench: ## the headline figures
 	@scripts/setup build fleet mongo bench
 	@scripts/build build all -DPP_TESTS=OFF
@@ -51,4 +58,4 @@ fuzz: ## every fuzz target for T seconds (make fuzz T=600)
 clean: ## remove what was built
 	rm -rf build build-*
 
-.PHONY: all help build demo fleet test test-long bench lint format fuzz clean
+.PHONY: all help build demo fleet test test-long sim bench lint format fuzz clean

@@ -10,8 +10,7 @@
  * pairs after it are left out. JSON stays well-formed. All values are strings, so that a key keeps
  * its type.
  *
- * Logging takes no lock: threads share a few atomic words. No other file of base reads a clock
- * or writes to a descriptor. */
+ * Logging takes no lock: threads share a few atomic words. */
 #include "base/log.h"
 
 #include <errno.h>
@@ -20,10 +19,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/text.h"
 
 enum { LINE_MAX_BYTES = 4096, CUT_RESERVE = 16 };
@@ -224,13 +223,6 @@ static bool admit(struct pp_log *log, uint32_t second, uint64_t *dropped)
     return true;
 }
 
-static int64_t wall_now(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_REALTIME, &ts);
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
 static void write_dropped(struct pp_log *log, int64_t now, uint64_t dropped)
 {
     struct line l;
@@ -243,7 +235,7 @@ void pp_log(struct pp_log *log, enum pp_log_level level, const char *message, ..
 {
     if (!log || (int)level > atomic_load_explicit(&log->level, memory_order_relaxed))
         return;
-    int64_t now = wall_now();
+    int64_t now = pp_clock_date_ms();
     uint64_t dropped;
     if (!admit(log, (uint32_t)(now / 1000), &dropped))
         return;
@@ -265,6 +257,6 @@ void pp_log_close(struct pp_log *log)
         return;
     uint64_t dropped = atomic_load(&log->dropped);
     if (dropped)
-        write_dropped(log, wall_now(), dropped);
+        write_dropped(log, pp_clock_date_ms(), dropped);
     free(log);
 }

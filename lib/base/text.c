@@ -1,11 +1,10 @@
 /* text.c: small conversions of texts, times and numbers. The result of each function depends only
- * on its arguments, except for pp_random_bytes(). */
+ * on its arguments. */
 #include "base/text.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 
 #include "base/check.h"
@@ -277,19 +276,5 @@ uint64_t pp_rng_below(struct pp_rng *r, uint64_t bound)
         uint64_t v = pp_rng_next(r);
         if (v >= least)
             return v % bound;
-    }
-}
-
-void pp_random_bytes(void *p, size_t n)
-{
-    char *at = p;
-    while (n > 0) {
-        ssize_t got = getrandom(at, n, 0);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            abort();
-        at += got;
-        n -= (size_t)got;
     }
 }

@@ -47,8 +47,8 @@ void pp_rng_seed(struct pp_rng *r, uint64_t seed);
 uint64_t pp_rng_next(struct pp_rng *r);
 /* Returns a number in 0..bound-1, all equally likely; bound > 0. */
 uint64_t pp_rng_below(struct pp_rng *r, uint64_t bound);
-/* Fills p with `n` random bytes from the kernel, good for secrets and ids. Aborts if the kernel has
- * none. */
+/* Fills p with `n` random bytes from the kernel, good for secrets and ids (random.c). Aborts if the
+ * kernel has none. */
 void pp_random_bytes(void *p, size_t n);
 
 #endif

@@ -20,8 +20,6 @@
 #include "base/check.h"
 #include "base/process.h"
 
-enum { MAX_THREADS = 64, MAX_BATCH = 4096 };
-
 struct pp_lane {
     struct pp_lane_options options;
     char name[16];
@@ -36,7 +34,7 @@ struct pp_lane {
     bool closing;
 
     unsigned threads_n;
-    uv_thread_t threads[MAX_THREADS];
+    uv_thread_t threads[PP_LANE_MAX_THREADS];
 };
 
 struct pp_lane_home {
@@ -199,8 +197,10 @@ static void start_threads(struct pp_lane *lane)
 
 struct pp_lane *pp_lane_open(const struct pp_lane_options *options)
 {
-    pp_assert(options->threads >= 1 && options->threads <= MAX_THREADS, "a lane's threads are out of range");
-    pp_assert(options->max_batch >= 1 && options->max_batch <= MAX_BATCH, "a lane's batch is out of range");
+    pp_assert(options->threads >= 1 && options->threads <= PP_LANE_MAX_THREADS,
+              "a lane's threads are out of range");
+    pp_assert(options->max_batch >= 1 && options->max_batch <= PP_LANE_MAX_BATCH,
+              "a lane's batch is out of range");
     pp_assert(!options->idle || (options->threads == 1 && options->idle_ms >= 1), "idle() needs one thread");
     struct pp_lane *lane = lane_new(options);
     if (!lane)
@@ -303,39 +303,4 @@ int64_t pp_lane_clock_ms(void)
     struct timespec ts;
     pp_assert(clock_gettime(CLOCK_MONOTONIC, &ts) == 0, "a clock that Linux always has can not be read");
     return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
-/* --- requests of ports as jobs --- */
-
-/* The state of a request on its way through the lane; it is kept in req.scratch. */
-struct call {
-    struct pp_job job;
-    enum pp_err (*run)(void *state, struct pp_req *req);
-};
-_Static_assert(sizeof(struct call) <= sizeof(((struct pp_req *)0)->scratch), "a call fits into scratch");
-
-static struct pp_req *req_of(struct pp_job *job)
-{
-    return (struct pp_req *)((char *)job - offsetof(struct pp_req, scratch));
-}
-
-static void run_request(void *state, struct pp_job *job)
-{
-    struct pp_req *req = req_of(job);
-    req->err = ((struct call *)job)->run(state, req);
-}
-
-static void on_request_done(struct pp_job *job)
-{
-    struct pp_req *req = req_of(job);
-    req->done(req);
-}
-
-enum pp_err pp_lane_request(struct pp_lane_home *home, struct pp_req *req,
-                            enum pp_err (*run)(void *state, struct pp_req *req))
-{
-    pp_assert(!home->lane->options.batch && req->done, "a request needs run() alone and done()");
-    struct call *c = (struct call *)req->scratch;
-    *c = (struct call){.job = {.work = run_request, .done = on_request_done}, .run = run};
-    return pp_lane_submit(home, &c->job);
 }

@@ -31,11 +31,14 @@ struct pp_job {
     void (*done)(struct pp_job *job); /* the lane calls this on the loop that submitted the job */
 };
 
+#define PP_LANE_MAX_THREADS 64
+#define PP_LANE_MAX_BATCH   4096
+
 struct pp_lane_options {
     const char *name; /* name of the lane's threads, at most 15 characters; copied */
-    unsigned threads; /* number of threads, 1..64 */
+    unsigned threads; /* number of threads, 1..PP_LANE_MAX_THREADS */
     size_t capacity;  /* at most this many jobs may wait */
-    size_t max_batch; /* one call of batch() gets at most this many jobs, 1..4096 */
+    size_t max_batch; /* one call of batch() gets at most this many jobs, 1..PP_LANE_MAX_BATCH */
     /* Does the work of n jobs on one of the lane's threads; NULL: the thread calls each job's
      * work() in turn. Each thread has its own `state`. */
     void (*batch)(void *state, struct pp_job **jobs, size_t n);

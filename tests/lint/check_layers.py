@@ -17,6 +17,7 @@ LAYERS = {
     "include/photopool": ({"photopool", "base"}, set()),
     "lib/base": ({"photopool", "base"}, {"uthash.h", "xxhash.h"}),
     "lib/core": ({"photopool", "base", "core"}, set()),
+    "lib/runtime/sim": ({"photopool", "base", "runtime"}, {"xxhash.h"}),
     "lib/runtime": ({"photopool", "base", "runtime"}, {"uv.h", "pthread.h"}),
     "lib/config": ({"photopool", "base", "config"}, {"yaml.h"}),
     "lib/format": ({"photopool", "base", "core", "format"}, SSL | {"jansson.h"}),

@@ -2,7 +2,8 @@
 """Checks that a name means one thing: each tag of a struct, union or enum and each enumerator is
 defined only once in lib/, include/ and cmd/.
 
-A struct that a port only declares may be defined once by each adapter.
+A struct that a port only declares may be defined once by each adapter. A struct that a header of
+the runtime only declares may be defined once more by the runtime of the simulator.
 """
 import re
 import sys
@@ -30,8 +31,8 @@ def names(text):
 
 def find(sources):
     seen = {}
-    # structs that a port declares but does not define: each adapter defines its own
-    opaque = {m for path, text in sources if path.startswith("include/photopool/port/") for m in OPAQUE.findall(code_only(text))}
+    # structs that a header declares but does not define: each implementation defines its own
+    opaque = {m for path, text in sources if path.startswith(("include/photopool/port/", "lib/runtime/")) for m in OPAQUE.findall(code_only(text))}
     for path, text in sources:
         code = code_only(text)
         for name, offset in names(code):

@@ -26,9 +26,12 @@ def defined(text):
     return found
 
 
+SIMULATED = "lib/runtime/sim/"  # defines functions of base and runtime a second time, for the simulator
+
+
 def production():
     """Returns [(path, text without comments)] of all sources of the product."""
-    return [(p, code_only(read(p))) for p in files(".c", ".h") if p.startswith(("lib/", "include/", "cmd/"))]
+    return [(p, code_only(read(p))) for p in files(".c", ".h") if p.startswith(("lib/", "include/", "cmd/")) and not p.startswith(SIMULATED)]
 
 
 def words(text):

@@ -1,24 +1,21 @@
-/* fetch_loop.c: starts and stops a thread with an event loop, and passes orders to it. */
+/* fetch_loop.c: opens and closes what runs on the thread of a fetch loop, and passes orders to
+ * it. */
 #include "pipeline/fetch/fetch_loop.h"
 
-#include <pthread.h>
-#include <semaphore.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/check.h"
 #include "pipeline/fetch/keep.h"
 #include "pipeline/fetch/run.h"
+#include "runtime/loop_thread.h"
 
 /* Bits of what the main loop asks for. */
 enum control { CONTROL_HAND_BACK = 1, CONTROL_RETRY = 2, CONTROL_STOP = 4, CONTROL_GIVE_UP = 8 };
 
 struct pp_fetch_loop {
     struct pp_fetch_loop_options o;
-    pthread_t thread;
-    sem_t opened;
-    enum pp_err err;
+    struct pp_loop_thread *thread;
     struct pp_mailbox *orders;
     /* mail to the thread, which is in its mailbox while `control_busy` */
     struct pp_mail control_mail;
@@ -91,11 +88,11 @@ static void on_tick(void *data)
         pp_loop_stop(f->loop);
 }
 
-static enum pp_err open_parts(struct pp_fetch_loop *f)
+static enum pp_err open_parts(void *data, struct pp_loop *loop)
 {
-    f->loop = pp_loop_open();
-    if (!f->loop)
-        return PP_ENOMEM;
+    struct pp_fetch_loop *f = data;
+
+    f->loop = loop;
     enum pp_err err = f->o.factory.open(f->o.factory.data, f->loop, &f->fetcher, &f->resolver);
     if (err != PP_OK)
         return err;
@@ -119,8 +116,10 @@ static enum pp_err open_parts(struct pp_fetch_loop *f)
     return PP_OK;
 }
 
-static void close_parts(struct pp_fetch_loop *f)
+static void close_parts(void *data)
 {
+    struct pp_fetch_loop *f = data;
+
     pp_runner_close(f->runner);
     pp_timer_close(f->tick);
     if (f->orders)
@@ -130,20 +129,6 @@ static void close_parts(struct pp_fetch_loop *f)
     if (f->resolver)
         f->resolver->ops->close(f->resolver);
     pp_keep_close(f->keep);
-    if (f->loop)
-        pp_loop_close(f->loop);
-}
-
-static void *run(void *data)
-{
-    struct pp_fetch_loop *f = data;
-    f->err = open_parts(f);
-    bool ok = f->err == PP_OK;
-    sem_post(&f->opened);
-    if (ok)
-        pp_loop_run(f->loop);
-    close_parts(f);
-    return NULL;
 }
 
 enum pp_err pp_fetch_loop_open(const struct pp_fetch_loop_options *options, struct pp_fetch_loop **out)
@@ -152,28 +137,16 @@ enum pp_err pp_fetch_loop_open(const struct pp_fetch_loop_options *options, stru
                   options->events,
               "a fetch loop lacks an option");
     struct pp_fetch_loop *f = calloc(1, sizeof(*f));
-    sigset_t all, old;
 
     *out = NULL;
     if (!f)
         return PP_ENOMEM;
     f->o = *options;
-    sem_init(&f->opened, 0, 0);
-    sigfillset(&all); /* the main thread handles signals */
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int rc = pthread_create(&f->thread, NULL, run, f);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (rc != 0) {
-        free(f);
-        return PP_ENOMEM;
-    }
-    pthread_setname_np(f->thread, "fetch");
-    while (sem_wait(&f->opened) != 0)
-        ;
-    if (f->err != PP_OK) {
-        enum pp_err err = f->err;
-        pthread_join(f->thread, NULL);
-        sem_destroy(&f->opened);
+    enum pp_err err = pp_loop_thread_open(
+        &(struct pp_loop_thread_options){
+            .name = "fetch", .data = f, .open = open_parts, .close = close_parts},
+        &f->thread);
+    if (err != PP_OK) {
         free(f);
         return err;
     }
@@ -214,8 +187,7 @@ void pp_fetch_loop_close(struct pp_fetch_loop *f)
     if (!f)
         return;
     send_control(f, CONTROL_STOP);
-    pthread_join(f->thread, NULL);
-    sem_destroy(&f->opened);
+    pp_loop_thread_close(f->thread);
     free(f);
 }
 

@@ -1,0 +1,157 @@
+/* coordinator_index.c: the backlog index, and announcements, as coord_announce.lua and
+ * coord_backlog.lua of adapter/redis. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapter/memory/coordinator_data.h"
+#include "base/check.h"
+
+struct pp_mc_due *pp_mc_due_find(struct pp_memory_coordinator_server *s, const char *client)
+{
+    struct pp_mc_due *d;
+
+    HASH_FIND_STR(s->due, client, d);
+    return d;
+}
+
+static void drop_due(struct pp_memory_coordinator_server *s, struct pp_mc_due *d)
+{
+    HASH_DEL(s->due, d);
+    free(d);
+}
+
+void pp_mc_index_free(struct pp_memory_coordinator_server *s)
+{
+    while (s->due)
+        drop_due(s, s->due);
+}
+
+static struct pp_mc_due *add_due(struct pp_memory_coordinator_server *s, const char *client)
+{
+    size_t n = strlen(client);
+    struct pp_mc_due *d = calloc(1, sizeof *d + n + 1);
+
+    if (d) {
+        memcpy(d->name, client, n);
+        if (PP_HASH_ADD(s->due, d->name, n, d))
+            return d;
+    }
+    free(d);
+    s->complete = false;
+    return NULL;
+}
+
+void pp_mc_due_write(struct pp_memory_coordinator_server *s, const char *client,
+                     const int64_t due_ms[PP_QUEUES], uint64_t seq)
+{
+    struct pp_mc_due *d = pp_mc_due_find(s, client);
+    bool any = false;
+
+    for (int q = 0; q < PP_QUEUES; q++)
+        any |= due_ms[q] != PP_MC_NEVER;
+    if (!any && d)
+        drop_due(s, d);
+    if (!any)
+        return;
+    if (!d)
+        d = add_due(s, client);
+    if (!d)
+        return;
+    d->seq = seq;
+    memcpy(d->due_ms, due_ms, sizeof d->due_ms);
+}
+
+/* --- announcements --- */
+
+static void lower(struct pp_memory_coordinator_server *s, const struct pp_backlog_row *row, int64_t due_ms)
+{
+    struct pp_mc_due *d = pp_mc_due_find(s, row->client);
+    int64_t all[PP_QUEUES];
+
+    pp_assert(row->queue < PP_QUEUES, "a row has no queue");
+    for (int q = 0; q < PP_QUEUES; q++)
+        all[q] = d ? d->due_ms[q] : PP_MC_NEVER;
+    if (due_ms < all[row->queue])
+        all[row->queue] = due_ms;
+    pp_mc_due_write(s, row->client, all, s->seq);
+}
+
+enum pp_err pp_mc_run_announce(struct pp_memory_coordinator_server *s, struct pp_mc_announce *r,
+                               struct pp_mc_call *call)
+{
+    if (r->forgot)
+        s->complete = false;
+    if (r->n == 0)
+        return PP_OK;
+    s->seq++;
+    for (size_t i = 0; i < r->n; i++)
+        lower(s, &r->rows[i], call->now_ms + r->rows[i].due_ms);
+    struct pp_memory_content *content = pp_mc_news_new(PP_MC_TELLS_ROWS, call->process);
+    struct pp_mc_news *news = content ? content->body : NULL;
+    if (news) {
+        news->rows = r->rows;
+        news->n = r->n;
+    }
+    pp_mc_publish(s, content, news && pp_mc_copy_rows(&news->rows, news->n, &content->arena));
+    return PP_OK;
+}
+
+/* --- reading --- */
+
+static size_t count_rows(const struct pp_memory_coordinator_server *s)
+{
+    size_t n = 0;
+
+    for (const struct pp_mc_due *d = s->due; d; d = d->hh.next)
+        for (int q = 0; q < PP_QUEUES; q++)
+            n += d->due_ms[q] != PP_MC_NEVER;
+    return n;
+}
+
+/* Answers all rows of the index. */
+static enum pp_err answer(const struct pp_memory_coordinator_server *s, struct pp_arena *arena,
+                          struct pp_mc_call *call)
+{
+    struct pp_mc_index *index = pp_arena_alloc(arena, sizeof *index);
+
+    if (!index)
+        return PP_ENOMEM;
+    call->answer = index;
+    index->complete = s->complete;
+    index->rows = pp_arena_array(arena, count_rows(s), sizeof *index->rows);
+    if (!index->rows)
+        return PP_ENOMEM;
+    for (const struct pp_mc_due *d = s->due; d; d = d->hh.next) {
+        const char *name = pp_arena_strdup(arena, d->name);
+        if (!name)
+            return PP_ENOMEM;
+        for (int q = 0; q < PP_QUEUES; q++)
+            if (d->due_ms[q] != PP_MC_NEVER)
+                index->rows[index->n++] =
+                    (struct pp_backlog_row){.client = name, .queue = (uint8_t)q, .due_ms = d->due_ms[q]};
+    }
+    return PP_OK;
+}
+
+enum pp_err pp_mc_run_read(struct pp_memory_coordinator_server *s, struct pp_mc_read *r,
+                           struct pp_mc_call *call)
+{
+    return answer(s, r->own.req.arena, call);
+}
+
+enum pp_err pp_mc_run_backlog(struct pp_memory_coordinator_server *s, struct pp_coord_backlog *r,
+                              struct pp_mc_call *call)
+{
+    struct pp_mc_index *index;
+
+    if (!r->rebuilt)
+        return answer(s, r->req.arena, call);
+    /* The caller has rebuilt the index of the data set that it knows. */
+    if (call->set == s->set)
+        s->complete = true;
+    call->answer = index = pp_arena_alloc(r->req.arena, sizeof *index);
+    if (!index)
+        return PP_ENOMEM;
+    index->complete = s->complete;
+    return PP_OK;
+}

@@ -1,0 +1,217 @@
+/* coordinator_renew.c: renews and releases slots, as coord_renew.lua of adapter/redis does. */
+#include <string.h>
+
+#include "adapter/memory/coordinator_data.h"
+#include "base/check.h"
+
+/* A renew or release that runs. */
+struct renew {
+    struct pp_memory_coordinator_server *s;
+    const struct pp_mc_call *call;
+    const char *worker;
+    int64_t now_ms, skew_ms;
+    bool releases, young;
+    uint64_t seen; /* the latest announcement that the caller knows; 0: it may have missed some */
+    /* The rows that the operation announces at its end, and the number of that announcement. */
+    struct pp_memory_content *told;
+    size_t told_cap;
+    uint64_t seq;
+    bool failed; /* a row could not be announced */
+};
+
+/* Creates the holder of a share that the data set does not know. It does so only during its first
+ * lease, in which it believes a worker that says that it holds the slot. Returns NULL if it does
+ * not believe the worker, or when out of memory. */
+static struct pp_mc_share *recreate(const struct renew *n, const struct pp_slot_renewal *r,
+                                    struct pp_mc_client **client)
+{
+    struct pp_mc_cut cut = {r->rpm, r->concurrency > 0 ? r->concurrency : 1, r->shares > 0 ? r->shares : 1};
+    struct pp_mc_client *c = *client;
+    struct pp_slot_mark marks[2];
+
+    if (!n->young || r->share >= cut.n || (c && !pp_mc_same_cut(c->cut, cut)))
+        return NULL;
+    *client = c = c ? c : pp_mc_client_add(n->s, r->client, cut);
+    if (!c)
+        return NULL;
+    struct pp_mc_share *share = &c->shares[r->share];
+    size_t n_marks = pp_mc_unseen(n->s, pp_mc_part(cut.rpm, cut.n, r->share),
+                                  pp_mc_part(cut.concurrency, cut.n, r->share), n->call->lease_ms, marks);
+    if (!pp_mc_set_worker(share, n->worker) || !pp_mc_set_marks(share, marks, n_marks))
+        return NULL;
+    share->there = share->holds = true;
+    share->hold = n->call->number;
+    share->till_ms = n->now_ms;
+    return share;
+}
+
+/* Returns false when out of memory; then nothing changes. */
+static bool write(const struct renew *n, const struct pp_slot_renewal *r, struct pp_mc_share *share)
+{
+    uint64_t number = n->call->number;
+
+    if (r->marks && number > share->marked) {
+        if (!pp_mc_set_marks(share, r->marks, r->n_marks))
+            return false;
+        share->marked = number;
+        share->skew_ms = n->skew_ms;
+    }
+    if (number > share->renewed) {
+        share->renewed = number;
+        share->reserved = r->reserved;
+        share->flying = r->in_flight;
+        share->busy_ms = r->busy_until_ms + n->skew_ms;
+        share->till_ms = n->releases ? n->now_ms : n->now_ms + n->call->lease_ms;
+        share->holds = !n->releases;
+        share->told |= r->due_ms != NULL;
+    }
+    return true;
+}
+
+/* Returns true if no other worker holds a slot of the client, so that the caller knows all due
+ * times. */
+static bool is_alone(const struct renew *n, const struct pp_mc_client *c, uint32_t share)
+{
+    for (uint32_t k = 0; k < c->cut.n; k++)
+        if (k != share && pp_mc_held(&c->shares[k], n->now_ms))
+            return false;
+    return true;
+}
+
+/* --- the index --- */
+
+/* Adds one announcement to the message. */
+static void tell_row(struct renew *n, const char *client, uint8_t queue, int64_t due_ms)
+{
+    struct pp_mc_news *news = n->told->body;
+    const char *name = pp_arena_strdup(&n->told->arena, client);
+
+    if (news->n == n->told_cap) {
+        size_t cap = n->told_cap ? n->told_cap * 2 : 16;
+        struct pp_backlog_row *more = pp_arena_array(&n->told->arena, cap, sizeof *more);
+        if (more && news->n > 0)
+            memcpy(more, news->rows, news->n * sizeof *more);
+        n->told_cap = more ? cap : n->told_cap;
+        news->rows = more ? more : news->rows;
+    }
+    if (!name || news->n == n->told_cap) {
+        n->failed = true;
+        return;
+    }
+    news->rows[news->n++] =
+        (struct pp_backlog_row){.client = name, .queue = queue, .due_ms = due_ms - n->now_ms};
+}
+
+/* Announces the client's due times, and writes them. */
+static void tell(struct renew *n, const char *client, const int64_t due_ms[PP_QUEUES])
+{
+    if (n->seq == 0) {
+        n->seq = ++n->s->seq;
+        n->told = pp_mc_news_new(PP_MC_TELLS_ROWS, 0);
+    }
+    for (int q = 0; n->told && q < PP_QUEUES; q++)
+        if (due_ms[q] != PP_MC_NEVER)
+            tell_row(n, client, (uint8_t)q, due_ms[q]);
+    pp_mc_due_write(n->s, client, due_ms, n->seq);
+}
+
+static void read_due(const struct renew *n, const char *client, int64_t due_ms[PP_QUEUES], uint64_t *seq)
+{
+    const struct pp_mc_due *d = pp_mc_due_find(n->s, client);
+
+    *seq = d ? d->seq : 0;
+    for (int q = 0; q < PP_QUEUES; q++)
+        due_ms[q] = d ? d->due_ms[q] : PP_MC_NEVER;
+}
+
+/* Writes the holder's due times into the index. Announcements that the holder has not seen stay. */
+static void index_due(struct renew *n, const struct pp_slot_renewal *r, bool alone)
+{
+    int64_t due_ms[PP_QUEUES];
+    uint64_t known;
+    bool changed = false, lowered = false;
+
+    read_due(n, r->client, due_ms, &known);
+    bool may_raise = alone && n->seen >= known;
+    for (int q = 0; q < PP_QUEUES; q++) {
+        int64_t was = due_ms[q], due = r->due_ms[q];
+        due = due == PP_MC_NEVER ? due : due + n->skew_ms;
+        if (due == was || (due > was && !may_raise) || (due <= n->now_ms && was <= n->now_ms))
+            continue;
+        due_ms[q] = due;
+        changed = true;
+        lowered |= due < was;
+    }
+    if (lowered && !alone)
+        tell(n, r->client, due_ms);
+    else if (changed)
+        pp_mc_due_write(n->s, r->client, due_ms, known);
+}
+
+static void announce(struct renew *n, const char *client)
+{
+    int64_t due_ms[PP_QUEUES];
+    uint64_t known;
+
+    if (!pp_mc_due_find(n->s, client))
+        return;
+    read_due(n, client, due_ms, &known);
+    tell(n, client, due_ms);
+}
+
+/* --- the operations --- */
+
+static bool renew(struct renew *n, const struct pp_slot_renewal *r, bool *lost)
+{
+    struct pp_mc_client *c = pp_mc_client_find(n->s, r->client, n->now_ms);
+    struct pp_mc_share *share =
+        c && r->share < c->cut.n && c->shares[r->share].there ? &c->shares[r->share] : NULL;
+    bool is_new = !share;
+
+    if (is_new)
+        share = recreate(n, r, &c);
+    bool mine = share && (is_new || pp_mc_held(share, n->now_ms)) && strcmp(share->worker, n->worker) == 0 &&
+                n->call->number >= share->hold;
+    if (mine && !write(n, r, share))
+        return false;
+    if (mine)
+        pp_mc_client_keep(c, share, n->now_ms);
+    if (r->due_ms)
+        index_due(n, r, mine && is_alone(n, c, r->share));
+    if (n->releases)
+        announce(n, r->client);
+    *lost = !mine;
+    return true;
+}
+
+static enum pp_err renew_all(struct renew *n, const struct pp_slot_renewal *renewals, size_t count,
+                             struct pp_arena *arena, struct pp_mc_call *call)
+{
+    bool *lost = pp_arena_array(arena, count, sizeof *lost);
+    bool ok = lost != NULL;
+
+    n->call = call;
+    n->now_ms = call->now_ms;
+    n->young = pp_mc_is_young(n->s, call->lease_ms, n->now_ms);
+    n->seen = call->set == n->s->set ? call->seq : 0;
+    for (size_t i = 0; ok && i < count; i++)
+        ok = renew(n, &renewals[i], &lost[i]);
+    if (n->seq > 0)
+        pp_mc_publish(n->s, n->told, !n->failed);
+    call->answer = lost;
+    return ok ? PP_OK : PP_ENOMEM;
+}
+
+enum pp_err pp_mc_run_renew(struct pp_memory_coordinator_server *s, struct pp_coord_renew *r,
+                            struct pp_mc_call *call)
+{
+    struct renew n = {.s = s, .worker = r->worker, .skew_ms = call->now_ms - r->now_ms};
+    return renew_all(&n, r->renewals, r->n, r->req.arena, call);
+}
+
+enum pp_err pp_mc_run_release(struct pp_memory_coordinator_server *s, struct pp_coord_release *r,
+                              struct pp_mc_call *call)
+{
+    struct renew n = {.s = s, .worker = r->worker, .skew_ms = call->now_ms - r->now_ms, .releases = true};
+    return renew_all(&n, r->renewals, r->n, r->req.arena, call);
+}

@@ -1,0 +1,168 @@
+/* store_change.c: the other operations that write: cancelling a batch, moving tasks to another
+ * tier, deleting old batches, numbers by name, the coordinator's data set, the installation. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "store_data.h"
+
+/* --- cancel --- */
+
+/* Finds the batch. If nothing of the batch is planned yet, but the caller says that it exists
+ * (created_at and owner are set), adds it. Sets *err if it does neither. */
+static struct pp_ms_batch *batch_to_cancel(struct pp_memory_store *s, const struct pp_store_cancel *r,
+                                           enum pp_err *err)
+{
+    struct pp_ms_batch *b = pp_ms_batch(s, r->batch_id);
+    const char *owner = b ? b->client->name : r->created_at ? r->owner : NULL;
+    *err = PP_ENOTFOUND;
+    if (!owner || (r->client && strcmp(r->client, owner) != 0))
+        return NULL;
+    if (b)
+        return b;
+    *err = PP_ENOMEM;
+    struct pp_ms_client *c = pp_ms_client(s, owner, true);
+    b = c ? pp_ms_batch_new(s, r->batch_id, c) : NULL;
+    if (!b)
+        return NULL;
+    b->refresh = r->refresh;
+    b->created_at = r->created_at;
+    b->items_total = r->items;
+    b->photos_total = r->photos;
+    b->items_rejected = r->rejected;
+    return b;
+}
+
+enum pp_err pp_ms_run_cancel(struct pp_memory_store *s, struct pp_store_cancel *r)
+{
+    enum pp_err err;
+    struct pp_ms_batch *b = batch_to_cancel(s, r, &err);
+    r->items_cancelled = r->photos_cancelled = 0;
+    if (!b)
+        return err;
+    b->cancelled |= !b->finished_at;
+    while (!pp_list_empty(&b->open)) {
+        struct pp_ms_item *it = pp_container_of(b->open.head.next, struct pp_ms_item, in_batch);
+        r->photos_cancelled += pp_ms_item_close(s, it, PP_ITEM_CANCELLED, r->date_ms);
+        r->items_cancelled++;
+    }
+    pp_ms_batch_check(s, b, r->date_ms);
+    return PP_OK;
+}
+
+/* --- retier --- */
+
+enum pp_err pp_ms_run_retier(struct pp_memory_store *s, struct pp_store_retier *r)
+{
+    struct pp_ms_client *c = pp_ms_client(s, r->client, false);
+    struct pp_ms_domain *d = c ? pp_ms_domain(c, r->domain, false) : NULL;
+    int64_t due_ms = pp_ms_server_time(&r->req, r->due_ms);
+    r->n = 0;
+    if (r->tier >= PP_QUEUE_SUSPECT)
+        return PP_EINVAL;
+    for (struct pp_node *at = d ? d->tasks.head.next : NULL; d && at != &d->tasks.head; at = at->next) {
+        struct pp_ms_task *t = pp_container_of(at, struct pp_ms_task, in_domain);
+        bool same = t->tier == r->tier && t->due_ms == due_ms;
+        if (t->state != PP_TASK_WAITING || t->attempts > 0 || same)
+            continue;
+        t->tier = r->tier;
+        pp_ms_task_requeue(s, t, pp_queue_of(r->tier, t->losses), due_ms);
+        r->n++;
+    }
+    return PP_OK;
+}
+
+/* --- clean --- */
+
+/* Takes the deleted items of a batch out of the outbox, in one pass. */
+static void compact(struct pp_ms_sorted *by_seq, const struct pp_ms_batch *b, size_t kept)
+{
+    const struct pp_ms_item *first = b->done.at[kept];
+    size_t to = pp_ms_sorted_place(by_seq, &first->item.seq, pp_ms_by_seq);
+    for (size_t i = to; i < by_seq->n; i++) {
+        struct pp_ms_item *it = by_seq->at[i];
+        if (it->batch != b || it->item.seq < first->item.seq)
+            by_seq->at[to++] = it;
+    }
+    by_seq->n = to;
+}
+
+/* Deletes up to `limit` items of a batch, the last finished first. Returns how many. */
+static size_t forget_items(struct pp_memory_store *s, struct pp_ms_batch *b, size_t limit)
+{
+    size_t n = b->done.n < limit ? b->done.n : limit, kept = b->done.n - n;
+    if (n == 0)
+        return 0;
+    compact(&s->by_seq, b, kept);
+    for (size_t i = kept; i < b->done.n; i++)
+        pp_ms_item_free(s, b->done.at[i]);
+    b->done.n = kept;
+    return n;
+}
+
+enum pp_err pp_ms_run_clean(struct pp_memory_store *s, struct pp_store_clean *r)
+{
+    r->items = 0;
+    while (r->items < r->limit && !pp_list_empty(&s->finished)) {
+        struct pp_ms_batch *b = pp_container_of(s->finished.head.next, struct pp_ms_batch, in_finished);
+        if (b->finished_at >= r->finished_before_ms)
+            break;
+        r->items += forget_items(s, b, r->limit - r->items);
+        if (b->done.n == 0)
+            pp_ms_batch_free(s, b);
+    }
+    return PP_OK;
+}
+
+/* --- numbers --- */
+
+struct numbers {
+    uint64_t last;
+    char name[];
+};
+
+static int by_name(const void *key, const void *element)
+{
+    return strcmp(key, ((const struct numbers *)element)->name);
+}
+
+enum pp_err pp_ms_run_numbers(struct pp_memory_store *s, struct pp_store_numbers *r)
+{
+    struct numbers *numbers = pp_ms_sorted_find(&s->numbers, r->name, by_name);
+    pp_assert(r->n > 0, "no numbers are asked for");
+    if (!numbers) {
+        size_t n = strlen(r->name) + 1;
+        numbers = calloc(1, sizeof *numbers + n);
+        if (!numbers)
+            return PP_ENOMEM;
+        memcpy(numbers->name, r->name, n);
+        if (!pp_ms_sorted_put(&s->numbers, r->name, by_name, numbers))
+            return PP_ENOMEM;
+    }
+    r->first = numbers->last + 1;
+    numbers->last += r->n;
+    return PP_OK;
+}
+
+/* --- the coordinator's data set, the installation --- */
+
+enum pp_err pp_ms_run_generation(struct pp_memory_store *s, struct pp_store_generation *r)
+{
+    if (!s->dataset)
+        s->dataset = strdup(r->dataset);
+    if (!s->dataset)
+        return PP_ENOMEM;
+    r->first = !strcmp(s->dataset, r->dataset);
+    return PP_OK;
+}
+
+enum pp_err pp_ms_run_installation(struct pp_memory_store *s, struct pp_store_installation *r)
+{
+    if (!s->installation)
+        s->installation = strdup(r->mine);
+    if (!s->installation)
+        return PP_ENOMEM;
+    snprintf(r->id, sizeof r->id, "%s", s->installation);
+    return PP_OK;
+}

@@ -1,0 +1,180 @@
+/* store_read.c: reads photos, queues, items and the outbox. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "store_data.h"
+
+/* --- photos --- */
+
+static bool read_record(struct pp_arena *a, const struct pp_photo *from, struct pp_photo *to)
+{
+    *to = *from;
+    to->etag = from->etag ? pp_arena_strdup(a, from->etag) : NULL;
+    to->last_modified = from->last_modified ? pp_arena_strdup(a, from->last_modified) : NULL;
+    to->fail_detail = from->fail_detail ? pp_arena_strdup(a, from->fail_detail) : NULL;
+    return (to->etag || !from->etag) && (to->last_modified || !from->last_modified) &&
+           (to->fail_detail || !from->fail_detail);
+}
+
+enum pp_err pp_ms_run_lookup(struct pp_memory_store *s, struct pp_store_lookup *r)
+{
+    struct pp_ms_client *c = pp_ms_client(s, r->client, false);
+    r->photos = pp_arena_array(r->req.arena, r->n, sizeof *r->photos);
+    if (!r->photos)
+        return PP_ENOMEM;
+    for (size_t i = 0; c && i < r->n; i++) {
+        const struct pp_ms_photo *photo = pp_ms_photo(c, &r->keys[i], false);
+        if (photo && !read_record(r->req.arena, &photo->record, &r->photos[i]))
+            return PP_ENOMEM;
+    }
+    return PP_OK;
+}
+
+enum pp_err pp_ms_run_photo(struct pp_memory_store *s, struct pp_store_photo *r)
+{
+    struct pp_ms_client *c = pp_ms_client(s, r->client, false);
+    const struct pp_ms_photo *photo = c ? pp_ms_photo(c, &r->key, false) : NULL;
+    const struct pp_ms_task *t = photo ? photo->task : NULL;
+    r->photo = (struct pp_photo){0};
+    r->open = t;
+    r->claimed = t && t->state == PP_TASK_CLAIMED;
+    r->tier = t ? t->tier : 0;
+    r->losses = t ? t->losses : 0;
+    r->attempts = t ? t->attempts : 0;
+    r->due_ms = t ? pp_ms_our_time(&r->req, t->due_ms) : 0;
+    return !photo || read_record(r->req.arena, &photo->record, &r->photo) ? PP_OK : PP_ENOMEM;
+}
+
+/* Asks each client in turn: an object belongs to a client, and the request may be for any. */
+enum pp_err pp_ms_run_object(struct pp_memory_store *s, struct pp_store_object *r)
+{
+    struct pp_ms_client *c, *next;
+    HASH_ITER (hh, s->clients, c, next) {
+        struct pp_ms_object *o = NULL;
+        if (!r->client || !strcmp(r->client, c->name))
+            HASH_FIND(hh, c->objects, r->sha256, sizeof r->sha256, o);
+        if (!o)
+            continue;
+        r->object = o->object;
+        return PP_OK;
+    }
+    return PP_ENOTFOUND;
+}
+
+/* --- queues --- */
+
+enum pp_err pp_ms_run_backlog(struct pp_memory_store *s, struct pp_store_backlog *r)
+{
+    struct pp_ms_client *c, *next;
+    size_t n = 0;
+    HASH_ITER (hh, s->clients, c, next) {
+        for (size_t q = 0; q < PP_QUEUES; q++)
+            n += c->queues[q].n > 0;
+    }
+    r->n = 0;
+    r->rows = pp_arena_array(r->req.arena, n, sizeof *r->rows);
+    if (!r->rows)
+        return PP_ENOMEM;
+    HASH_ITER (hh, s->clients, c, next) {
+        const char *name = NULL;
+        for (uint8_t q = 0; q < PP_QUEUES; q++) {
+            if (c->queues[q].n == 0)
+                continue;
+            name = name ? name : pp_arena_strdup(r->req.arena, c->name);
+            if (!name)
+                return PP_ENOMEM;
+            int64_t due_ms = pp_ms_our_time(&r->req, pp_ms_queue_due(&c->queues[q]));
+            r->rows[r->n++] = (struct pp_backlog_row){.client = name, .queue = q, .due_ms = due_ms};
+        }
+    }
+    return PP_OK;
+}
+
+enum pp_err pp_ms_run_queue(struct pp_memory_store *s, struct pp_store_queue *r)
+{
+    struct pp_ms_client *c, *next;
+    r->claimed = s->claimed;
+    for (uint8_t q = 0; q < PP_QUEUES; q++) {
+        int64_t due_ms = INT64_MAX;
+        HASH_ITER (hh, s->clients, c, next) {
+            int64_t first_ms = pp_ms_queue_due(&c->queues[q]);
+            due_ms = first_ms < due_ms ? first_ms : due_ms;
+        }
+        r->counts[q] = (struct pp_queue_count){.queue = q, .photos = s->waiting[q]};
+        if (due_ms != INT64_MAX)
+            r->counts[q].oldest_ms = pp_ms_our_time(&r->req, due_ms);
+    }
+    return PP_OK;
+}
+
+/* --- items --- */
+
+enum pp_err pp_ms_run_item(struct pp_memory_store *s, struct pp_store_item *r)
+{
+    struct pp_ms_client *c = pp_ms_client(s, r->client, false);
+    const struct pp_ms_name *name = c ? pp_ms_name(c, r->id, false) : NULL;
+    if (!name || !name->newest || !pp_ms_item_newest(name->newest))
+        return PP_ENOTFOUND;
+    return pp_ms_item_read(&r->req, name->newest, &r->item) ? PP_OK : PP_ENOMEM;
+}
+
+/* --- the outbox --- */
+
+static int ascending(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static enum pp_err read_those(const struct pp_memory_store *s, struct pp_store_outbox *r)
+{
+    uint64_t *seqs = (uint64_t *)(void *)pp_arena_copy(r->req.arena, r->seqs, r->n_seqs * sizeof *seqs);
+    r->items = pp_arena_array(r->req.arena, r->n_seqs, sizeof *r->items);
+    if (!seqs || !r->items)
+        return PP_ENOMEM;
+    qsort(seqs, r->n_seqs, sizeof *seqs, ascending);
+    for (size_t i = 0; i < r->n_seqs; i++) {
+        struct pp_ms_item *it = pp_ms_sorted_find(&s->by_seq, &seqs[i], pp_ms_by_seq);
+        if (!it || (i > 0 && seqs[i] == seqs[i - 1]))
+            continue;
+        if (!pp_ms_item_read(&r->req, it, &r->items[r->n++]))
+            return PP_ENOMEM;
+    }
+    return PP_OK;
+}
+
+/* Returns the place of the first finished item with a higher seq. */
+static size_t place_after(const struct pp_ms_sorted *items, uint64_t seq)
+{
+    uint64_t next = seq + 1;
+    return seq == UINT64_MAX ? items->n : pp_ms_sorted_place(items, &next, pp_ms_by_seq);
+}
+
+enum pp_err pp_ms_run_outbox(struct pp_memory_store *s, struct pp_store_outbox *r)
+{
+    size_t from = place_after(&s->by_seq, r->after_seq), left = s->by_seq.n - from;
+    r->n = 0;
+    r->end = s->last_seq;
+    if (r->n_seqs > 0)
+        return read_those(s, r);
+    size_t limit = r->limit < left ? r->limit : left;
+    r->items = pp_arena_array(r->req.arena, limit, sizeof *r->items);
+    if (!r->items)
+        return PP_ENOMEM;
+    for (; r->n < limit; r->n++)
+        if (!pp_ms_item_read(&r->req, s->by_seq.at[from + r->n], &r->items[r->n]))
+            return PP_ENOMEM;
+    return PP_OK;
+}
+
+enum pp_err pp_ms_run_outbox_counts(struct pp_memory_store *s, struct pp_store_outbox_counts *r)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        size_t from = place_after(&s->by_seq, r->counts[i].after_seq);
+        const struct pp_ms_item *first = from < s->by_seq.n ? s->by_seq.at[from] : NULL;
+        r->counts[i].messages = s->by_seq.n - from;
+        r->counts[i].oldest_at = first ? first->item.finished_at : 0;
+    }
+    return PP_OK;
+}

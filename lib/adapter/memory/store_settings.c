@@ -1,0 +1,170 @@
+/* store_settings.c: settings of clients, and learned routes: sorted arrays of blocks, each with its
+ * texts. A write replaces a block. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "store_data.h"
+
+/* --- clients --- */
+
+struct client_block {
+    struct pp_client client;
+    char texts[]; /* the id, then the headers */
+};
+
+static int by_id(const void *key, const void *element)
+{
+    return strcmp(key, ((const struct client_block *)element)->client.id);
+}
+
+static bool read_client(struct pp_store_clients *r, const struct client_block *from)
+{
+    struct pp_client *c = &r->clients[r->n];
+    *c = from->client;
+    c->id = pp_arena_strdup(r->req.arena, from->client.id);
+    c->headers = from->client.headers ? pp_arena_strdup(r->req.arena, from->client.headers) : NULL;
+    r->n++;
+    return c->id && (c->headers || !from->client.headers);
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static enum pp_err read_several(const struct pp_memory_store *s, struct pp_store_clients *r)
+{
+    const char **ids = pp_arena_array(r->req.arena, r->n_ids, sizeof *ids);
+    r->clients = pp_arena_array(r->req.arena, r->n_ids, sizeof *r->clients);
+    if (!ids || !r->clients)
+        return PP_ENOMEM;
+    if (r->n_ids > 0)
+        memcpy(ids, r->ids, r->n_ids * sizeof *ids);
+    qsort(ids, r->n_ids, sizeof *ids, by_text);
+    for (size_t i = 0; i < r->n_ids; i++) {
+        const struct client_block *c = pp_ms_sorted_find(&s->settings, ids[i], by_id);
+        if (c && !read_client(r, c))
+            return PP_ENOMEM;
+    }
+    return PP_OK;
+}
+
+enum pp_err pp_ms_run_clients(struct pp_memory_store *s, struct pp_store_clients *r)
+{
+    const struct pp_ms_sorted *all = &s->settings;
+    size_t limit = r->id ? 1 : r->limit;
+    r->n = 0;
+    r->more = false;
+    if (!r->id && r->ids)
+        return read_several(s, r);
+    const char *from = r->id ? r->id : r->after ? r->after : "";
+    size_t i = pp_ms_sorted_place(all, from, by_id);
+    if (!r->id && i < all->n && by_id(from, all->at[i]) == 0)
+        i++; /* the page begins after this client */
+    limit = limit < all->n - i ? limit : all->n - i;
+    r->clients = pp_arena_array(r->req.arena, limit, sizeof *r->clients);
+    if (!r->clients)
+        return PP_ENOMEM;
+    for (; r->n < limit; i++) {
+        if (r->id && by_id(r->id, all->at[i]) != 0)
+            return PP_OK;
+        if (!read_client(r, all->at[i]))
+            return PP_ENOMEM;
+    }
+    r->more = !r->id && i < all->n;
+    return PP_OK;
+}
+
+enum pp_err pp_ms_run_put_client(struct pp_memory_store *s, struct pp_store_put_client *r)
+{
+    const struct pp_client *from = &r->client;
+    size_t id_n = strlen(from->id) + 1, headers_n = from->headers ? strlen(from->headers) + 1 : 0;
+    struct client_block *c = malloc(sizeof *c + id_n + headers_n);
+    if (!c)
+        return PP_ENOMEM;
+    c->client = *from;
+    c->client.stored = true;
+    c->client.id = memcpy(c->texts, from->id, id_n);
+    if (from->headers)
+        c->client.headers = memcpy(c->texts + id_n, from->headers, headers_n);
+    return pp_ms_sorted_put(&s->settings, from->id, by_id, c) ? PP_OK : PP_ENOMEM;
+}
+
+/* --- routes --- */
+
+struct route_block {
+    struct pp_route_row row;
+    char texts[]; /* the client, then the domain */
+};
+
+struct place {
+    const char *client, *domain;
+};
+
+static int by_place(const void *key, const void *element)
+{
+    const struct place *a = key;
+    const struct pp_route_row *b = &((const struct route_block *)element)->row;
+    int order = strcmp(a->client, b->client);
+    return order ? order : strcmp(a->domain, b->domain);
+}
+
+static bool read_route(struct pp_store_routes *r, const struct route_block *from)
+{
+    struct pp_route_row *row = &r->rows[r->n++];
+    *row = from->row;
+    row->client = pp_arena_strdup(r->req.arena, from->row.client);
+    row->domain = pp_arena_strdup(r->req.arena, from->row.domain);
+    return row->client && row->domain;
+}
+
+enum pp_err pp_ms_run_routes(struct pp_memory_store *s, struct pp_store_routes *r)
+{
+    const struct pp_ms_sorted *all = &s->routes;
+    struct place after = {r->after_client ? r->after_client : "", r->after_domain ? r->after_domain : ""};
+    if (r->client && strcmp(after.client, r->client) < 0)
+        after = (struct place){r->client, ""};
+    r->n = 0;
+    r->more = false;
+    r->rows = pp_arena_array(r->req.arena, r->limit < all->n ? r->limit : all->n, sizeof *r->rows);
+    if (!r->rows)
+        return PP_ENOMEM;
+    for (size_t i = pp_ms_sorted_place(all, &after, by_place); i < all->n; i++) {
+        const struct route_block *route = all->at[i];
+        if (r->client && strcmp(r->client, route->row.client) != 0)
+            break;
+        if (by_place(&after, route) == 0 || (r->domain && strcmp(r->domain, route->row.domain) != 0))
+            continue;
+        r->more = r->n == r->limit;
+        if (r->more)
+            break;
+        if (!read_route(r, route))
+            return PP_ENOMEM;
+    }
+    return PP_OK;
+}
+
+enum pp_err pp_ms_run_save_routes(struct pp_memory_store *s, struct pp_store_save_routes *r)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        const struct pp_route_row *from = &r->rows[i];
+        const struct place place = {from->client, from->domain};
+        size_t client_n = strlen(from->client) + 1, domain_n = strlen(from->domain) + 1;
+        struct route_block *route = malloc(sizeof *route + client_n + domain_n);
+        if (!route)
+            return PP_ENOMEM;
+        route->row = *from;
+        route->row.client = memcpy(route->texts, from->client, client_n);
+        route->row.domain = memcpy(route->texts + client_n, from->domain, domain_n);
+        if (!pp_ms_sorted_put(&s->routes, &place, by_place, route))
+            return PP_ENOMEM;
+    }
+    return PP_OK;
+}
+
+void pp_ms_settings_free(struct pp_memory_store *s)
+{
+    pp_ms_sorted_free(&s->settings);
+    pp_ms_sorted_free(&s->routes);
+    pp_ms_sorted_free(&s->numbers);
+}

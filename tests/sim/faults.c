@@ -1,0 +1,251 @@
+/* faults.c: breaks a fleet: processes that crash, freeze, drain and lose their connections, servers
+ * that are down or forget, disks that are full, clocks that step. Each kind of fault is a row of a
+ * table. To add one: a member of struct sim_swarm, a function here, a row. */
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "fleet.h"
+
+static uint64_t below(struct sim_fleet *f, uint64_t n)
+{
+    return pp_rng_below(pp_sim_rng(f->world), n);
+}
+
+/* Chooses the node to which a fault happens, NULL if none runs. */
+static struct sim_node *any_node(struct sim_fleet *f)
+{
+    f->hit = sim_node_with(f, ~0u, below(f, f->n_nodes));
+    return f->hit;
+}
+
+/* --- what happens next to a node --- */
+
+static void on_act(void *data)
+{
+    struct sim_node *n = data;
+
+    if (n->state == SIM_NODE_DOWN)
+        sim_node_start(n);
+    else if (n->state == SIM_NODE_FROZEN) {
+        n->state = SIM_NODE_UP;
+        sim_trace_state(n->fleet->trace, n->name, "up");
+        pp_sim_process_thaw(n->process);
+    }
+}
+
+static void act_in(struct sim_node *n, int64_t ms)
+{
+    pp_sim_event_in(&n->act, ms * 1000);
+}
+
+static void crash(struct sim_fleet *f)
+{
+    struct sim_node *n = any_node(f);
+    if (!n)
+        return;
+    sim_node_crash(n);
+    act_in(n, (int64_t)below(f, 20000));
+}
+
+static void freeze(struct sim_fleet *f)
+{
+    struct sim_node *n = any_node(f);
+    if (!n)
+        return;
+    n->state = SIM_NODE_FROZEN;
+    sim_trace_state(f->trace, n->name, "frozen");
+    pp_sim_process_freeze(n->process);
+    act_in(n, (int64_t)below(f, (uint64_t)f->swarm.lease_ms * 3));
+}
+
+static void drain(struct sim_fleet *f)
+{
+    struct sim_node *n = any_node(f);
+    if (n)
+        sim_node_drain(n);
+}
+
+static void part_from_redis(struct sim_node *n, bool cut)
+{
+    n->part->to_redis.cut = cut;
+    if (!n->fleet->redis_weather.down)
+        sim_node_redis(n, !cut);
+}
+
+static void cut(struct sim_fleet *f)
+{
+    struct sim_node *n = any_node(f);
+    if (!n)
+        return;
+    if (below(f, 2))
+        part_from_redis(n, !n->part->to_redis.cut);
+    else
+        n->part->to_store.cut = !n->part->to_store.cut;
+}
+
+static void step_clock(struct sim_fleet *f)
+{
+    struct sim_node *n = any_node(f);
+    if (!n)
+        return;
+    struct pp_sim_place before = pp_sim_enter(n->process);
+    int64_t most = below(f, 4) == 0 ? 86400000 : 60000;
+    pp_sim_process_step_date(n->process, (int64_t)below(f, 2 * (uint64_t)most) - most);
+    pp_sim_leave(before);
+}
+
+/* --- servers --- */
+
+static void set_down(struct sim_weather *w, bool down)
+{
+    if (w->down != down)
+        sim_trace_state(w->trace, w->name, down ? "down" : "up");
+    w->down = down;
+}
+
+/* Redis stops, or is there again: every process loses its connections, or has new ones. */
+static void set_redis(struct sim_fleet *f, bool up)
+{
+    if (f->redis_weather.down != up)
+        return;
+    set_down(&f->redis_weather, !up);
+    for (size_t i = 0; i < f->n_nodes; i++)
+        if (f->nodes[i].part && !f->nodes[i].part->to_redis.cut)
+            sim_node_redis(&f->nodes[i], up);
+}
+
+static void redis_down(struct sim_fleet *f)
+{
+    set_redis(f, false);
+}
+
+static void store_down(struct sim_fleet *f)
+{
+    set_down(&f->store_weather, true);
+}
+
+static void redis_forgets(struct sim_fleet *f)
+{
+    int64_t now = pp_sim_now_ms(f->world), back = (int64_t)below(f, 1000);
+    bool all = below(f, 2) == 0;
+
+    struct pp_sim_place before = pp_sim_enter_world(f->world);
+    pp_memory_coordinator_forget(f->coordinator);
+    pp_memory_event_log_forget(f->events, all ? INT64_MIN : now - back);
+    pp_memory_ingest_forget(f->ingest, all ? INT64_MIN : now - back);
+    pp_sim_leave(before);
+}
+
+static void disk_full(struct sim_fleet *f)
+{
+    pp_memory_blobs_fail(f->blobs, below(f, 2) ? PP_ENOSPC : PP_EIO);
+}
+
+static void broker_away(struct sim_fleet *f)
+{
+    static const enum pp_memory_broker_state states[] = {PP_BROKER_AWAY, PP_BROKER_SILENT,
+                                                         PP_BROKER_LOSES_CONFIRMS, PP_BROKER_UNBOUND};
+    pp_memory_broker_set(f->broker, states[below(f, 4)]);
+}
+
+/* Servers come back by themselves, each second with this chance of 100. */
+enum { RECOVER_PERCENT = 20, TICK_MS = 1000 };
+
+static void recover(struct sim_fleet *f)
+{
+    if (below(f, 100) < RECOVER_PERCENT)
+        set_redis(f, true);
+    if (below(f, 100) < RECOVER_PERCENT)
+        set_down(&f->store_weather, false);
+    if (below(f, 100) < RECOVER_PERCENT)
+        pp_memory_blobs_fail(f->blobs, PP_OK);
+    if (below(f, 100) < RECOVER_PERCENT)
+        pp_memory_broker_set(f->broker, PP_BROKER_WELL);
+}
+
+/* --- when --- */
+
+/* Lets a fault happen, and tells of it. */
+static void let_happen(struct sim_fleet *f, const char *name, void (*happen)(struct sim_fleet *f))
+{
+    f->faults++;
+    f->hit = NULL;
+    happen(f);
+    const char *hit = f->hit ? f->hit->name : "";
+    struct sim_note *note = sim_trace_note(f->trace, SIM_NOTE_FAULT, name);
+    sim_note_name(note->from, sizeof note->from, hit);
+    if (f->note)
+        fprintf(f->note, "%9.3f %s %s\n", (double)pp_sim_now_us(f->world) / 1e6, name, hit);
+}
+
+struct kind {
+    const char *name;
+    int64_t every_ms;
+    void (*happen)(struct sim_fleet *f);
+};
+
+static void on_tick(void *data)
+{
+    struct sim_fleet *f = data;
+    const struct sim_swarm *s = &f->swarm;
+    const struct kind kinds[] = {
+        {"crash", s->crash_every_ms, crash},
+        {"freeze", s->freeze_every_ms, freeze},
+        {"drain", s->drain_every_ms, drain},
+        {"cut", s->cut_every_ms, cut},
+        {"step", s->step_every_ms, step_clock},
+        {"redis down", s->redis_down_every_ms, redis_down},
+        {"store down", s->store_down_every_ms, store_down},
+        {"redis forgets", s->redis_forgets_every_ms, redis_forgets},
+        {"disk full", s->disk_full_every_ms, disk_full},
+        {"broker away", s->broker_away_every_ms, broker_away},
+    };
+
+    for (size_t i = 0; i < f->n_nodes; i++)
+        if (f->nodes[i].state == SIM_NODE_DOWN && !pp_sim_event_pending(&f->nodes[i].act))
+            act_in(&f->nodes[i], (int64_t)below(f, 5000));
+    if (!f->calm) {
+        recover(f);
+        for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+            if (kinds[i].every_ms == 0 || below(f, (uint64_t)kinds[i].every_ms) >= TICK_MS)
+                continue;
+            let_happen(f, kinds[i].name, kinds[i].happen);
+        }
+    }
+    pp_sim_event_in(&f->tick, TICK_MS * 1000);
+}
+
+void sim_faults_begin(struct sim_fleet *f)
+{
+    for (size_t i = 0; i < f->n_nodes; i++)
+        pp_sim_event_init(&f->nodes[i].act, f->world, "act", on_act, &f->nodes[i]);
+    pp_sim_event_init(&f->tick, f->world, "faults", on_tick, f);
+    pp_sim_event_in(&f->tick, TICK_MS * 1000);
+}
+
+static void clear(struct sim_weather *w)
+{
+    set_down(w, false);
+    w->lose_requests = w->lose_answers = w->late = 0;
+}
+
+void sim_faults_end(struct sim_fleet *f)
+{
+    f->calm = true;
+    set_redis(f, true);
+    clear(&f->redis_weather);
+    clear(&f->store_weather);
+    clear(&f->broker_weather);
+    pp_memory_blobs_fail(f->blobs, PP_OK);
+    pp_memory_broker_set(f->broker, PP_BROKER_WELL);
+    for (size_t i = 0; i < f->n_nodes; i++) {
+        struct sim_node *n = &f->nodes[i];
+        if (n->part && n->part->to_redis.cut)
+            part_from_redis(n, false);
+        if (n->part)
+            n->part->to_store.cut = false;
+        if (n->state == SIM_NODE_FROZEN)
+            act_in(n, 0);
+    }
+    sim_internet_calm(f->net);
+}

@@ -1,0 +1,238 @@
+/* node.c: starts, crashes and drains simulated processes: the wiring of cmd/photopool/wire.c, on
+ * adapters in memory. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapter/journal/journal_queue.h"
+#include "base/check.h"
+#include "base/clock.h"
+#include "fleet.h"
+#include "pipeline/fetch/keep.h"
+
+static const int64_t delays_ms[] = {1000, 10000, 60000};
+
+static void set_params(struct sim_part *part)
+{
+    static const struct pp_tier tiers[] = {{.timeout_ms = 1000, .concurrency = 64},
+                                           {.timeout_ms = 5000, .concurrency = 64},
+                                           {.timeout_ms = 30000, .concurrency = 64}};
+    static const struct pp_port_range web[] = {{.lo = 80, .hi = 80}, {.lo = 443, .hi = 443}};
+    const struct sim_swarm *s = &part->node->fleet->swarm;
+    struct pp_params *p = &part->params;
+
+    *p = (struct pp_params){.n_tiers = s->n_tiers,
+                            .tiers_served = (1u << s->n_tiers) - 1,
+                            .tiers_text = "all",
+                            .policy = {.ports = web, .n_ports = 2},
+                            .max_bytes = 1 << 20,
+                            .max_pixels = 100000000,
+                            .max_redirects = 5,
+                            .buffer_bytes = 8 << 20,
+                            .client_rpm = s->rpm,
+                            .client_concurrency = s->concurrency,
+                            .retry = {.max_attempts = 4, .delays_ms = delays_ms, .n_delays = 3},
+                            .router_interval_ms = 10000,
+                            .router_half_life_ms = 600000,
+                            .router_min_samples = 5,
+                            .router_margin = 1.2,
+                            .threads = s->threads,
+                            .lease_ms = s->lease_ms,
+                            .drain_ms = s->drain_ms,
+                            .gather_ms = 5,
+                            .gather_max_ms = 100,
+                            .high_water = 1000000,
+                            .queue_bytes = 1 << 30,
+                            .max_keys = 100000,
+                            .plan_chunk = s->plan_chunk,
+                            .max_body = 32 << 20,
+                            .max_items = 10000,
+                            .max_photos_per_item = 100,
+                            .idempotency_ms = 86400000,
+                            .results_ms = 86400000,
+                            .max_posts = 16,
+                            .max_subscribers = 100,
+                            .events_ms = 86400000,
+                            .events_bytes = 1 << 30,
+                            .started_wall_ms = pp_clock_wall_ms()};
+    memcpy(p->tiers, &tiers[3 - s->n_tiers], s->n_tiers * sizeof tiers[0]);
+    snprintf(p->worker, sizeof p->worker, "%s-%u", part->node->name, part->node->starts);
+    snprintf(p->host, sizeof p->host, "%s", part->node->name);
+}
+
+/* Opens the ingest queue: with the role api behind a journal on the node's disk. */
+static enum pp_err open_queue(struct sim_part *part)
+{
+    struct sim_node *n = part->node;
+    enum pp_err err = pp_memory_ingest_open(part->loop, n->fleet->ingest, &part->to_redis.line, &part->queue);
+
+    part->p.ingest = part->queue;
+    if (err != PP_OK || !(n->roles & PP_ROLE_API))
+        return err;
+    if (!n->disk)
+        n->disk = pp_memory_ingest_new(NULL);
+    err = n->disk ? pp_memory_ingest_open(part->loop, n->disk, NULL, &part->log) : PP_ENOMEM;
+    if (err != PP_OK)
+        return err;
+    return pp_journal_queue_open(
+        part->loop, &(struct pp_journal_options){.inner = part->queue, .own = part->log}, &part->p.ingest);
+}
+
+static void open_ports(struct sim_part *part)
+{
+    struct sim_fleet *f = part->node->fleet;
+    struct pp_pipeline *p = &part->p;
+    struct pp_loop *loop = part->loop;
+    enum pp_err err = pp_memory_task_store_open(loop, f->store, &part->to_store.line, &p->store);
+
+    err = err == PP_OK
+              ? pp_memory_coordinator_open(loop, f->coordinator, &part->to_redis.line, &p->coordinator)
+              : err;
+    err = err == PP_OK ? open_queue(part) : err;
+    err = err == PP_OK ? pp_memory_event_log_open(loop, f->events, &part->to_redis.line, &p->events) : err;
+    err = err == PP_OK ? pp_memory_delivery_open(loop, f->deliveries, &part->to_store.line, &p->deliveries)
+                       : err;
+    err = err == PP_OK ? pp_memory_blobs_open(f->blobs, &p->blobs) : err;
+    if (err == PP_OK && (part->node->roles & PP_ROLE_DELIVER)) {
+        p->sinks[0].name = "broker";
+        p->n_sinks = 1;
+        err = pp_memory_sink_open(loop, f->broker, &part->to_broker.line, &p->sinks[0].sink);
+    }
+    pp_assert(err == PP_OK, "the simulator needs memory");
+}
+
+static void open_part(struct sim_part *part)
+{
+    struct sim_node *n = part->node;
+    struct pp_pipeline *p = &part->p;
+    int64_t boot, date;
+
+    part->loop = pp_loop_open();
+    sim_line_open(&part->to_store, part->loop, &n->fleet->store_weather);
+    sim_line_open(&part->to_redis, part->loop, &n->fleet->redis_weather);
+    sim_line_open(&part->to_broker, part->loop, &n->fleet->broker_weather);
+    set_params(part);
+    open_ports(part);
+    part->access = (struct sim_access){n->fleet->net, n->name};
+    p->roles = n->roles;
+    p->loop = part->loop;
+    p->params = &part->params;
+    p->factory = sim_fetch_factory(&part->access);
+    if (n->roles & PP_ROLE_WORKER)
+        p->keep_lane = pp_keep_lane_open(2, p->blobs);
+    pp_clock_read(&boot, &date);
+    pp_wall_init(&p->wall, pp_clock_anchor_ms(), boot, date);
+    pp_assert(pp_pipeline_open(p) == PP_OK, "the simulator needs memory");
+    if (n->roles & PP_ROLE_API)
+        part->acceptor = pp_acceptor_open(&(struct pp_acceptor_options){.loop = part->loop,
+                                                                        .params = &part->params,
+                                                                        .metrics = &p->metrics,
+                                                                        .ingest = p->ingest,
+                                                                        .publisher = p->publisher});
+}
+
+void sim_node_start(struct sim_node *n)
+{
+    pp_assert(n->state == SIM_NODE_DOWN, "a node that runs is started");
+    n->process =
+        n->process ? pp_sim_process_again(n->process) : pp_sim_process_open(n->fleet->world, n->name);
+    n->part = calloc(1, sizeof *n->part);
+    pp_assert(n->process && n->part, "the simulator needs memory");
+    n->part->node = n;
+    n->starts++;
+    n->state = SIM_NODE_UP;
+    sim_trace_state(n->fleet->trace, n->name, "up");
+    struct pp_sim_place before = pp_sim_enter(n->process);
+    open_part(n->part);
+    pp_sim_leave(before);
+}
+
+void sim_node_redis(struct sim_node *n, bool up)
+{
+    struct pp_pipeline *p = &n->part->p;
+    struct pp_sim_place before = pp_sim_enter(n->process);
+
+    pp_memory_coordinator_connect(p->coordinator, up);
+    if (up) {
+        pp_memory_ingest_reconnected(n->part->queue);
+        pp_memory_event_log_reconnected(p->events);
+    }
+    pp_sim_leave(before);
+}
+
+void sim_node_crash(struct sim_node *n)
+{
+    struct pp_pipeline *p = &n->part->p;
+
+    pp_assert(n->state != SIM_NODE_DOWN, "a node that is down crashes");
+    struct pp_sim_place before = pp_sim_enter(n->process);
+    sim_internet_crash(n->fleet->net, n->name);
+    pp_memory_coordinator_cut(p->coordinator);
+    pp_memory_ingest_cut(n->part->queue);
+    if (n->part->log)
+        pp_memory_ingest_cut(n->part->log);
+    pp_memory_event_log_cut(p->events);
+    pp_memory_blobs_cut(p->blobs);
+    pp_sim_leave(before);
+    pp_sim_process_crash(n->process);
+    n->part = NULL; /* its memory stays: requests on their way point into it */
+    n->state = SIM_NODE_DOWN;
+    sim_trace_state(n->fleet->trace, n->name, "down");
+}
+
+/* --- draining --- */
+
+static void on_closing(void *data)
+{
+    struct sim_part *part = data;
+    struct sim_node *n = part->node;
+    struct pp_pipeline *p = &part->p;
+
+    if (!part->drained || (part->acceptor && pp_acceptor_busy(part->acceptor) > 0) || !pp_pipeline_still(p))
+        return;
+    pp_timer_close(part->closing);
+    pp_acceptor_close(part->acceptor);
+    pp_pipeline_close(p);
+    pp_lane_close(p->keep_lane);
+    if (p->n_sinks > 0)
+        p->sinks[0].sink->ops->close(p->sinks[0].sink);
+    p->blobs->ops->close(p->blobs);
+    p->deliveries->ops->close(p->deliveries);
+    p->events->ops->close(p->events);
+    p->coordinator->ops->close(p->coordinator);
+    p->ingest->ops->close(p->ingest);
+    p->store->ops->close(p->store);
+    /* The loop stays open: calls that nobody waits for are still on its lines. */
+    n->part = NULL;
+    n->state = SIM_NODE_DOWN;
+    sim_trace_state(n->fleet->trace, n->name, "down");
+}
+
+static void on_drained(void *data)
+{
+    ((struct sim_part *)data)->drained = true;
+}
+
+void sim_node_drain(struct sim_node *n)
+{
+    enum { CHECK_MS = 20 };
+    struct sim_part *part = n->part;
+
+    pp_assert(n->state == SIM_NODE_UP, "a node that does not run is drained");
+    n->state = SIM_NODE_DRAINING;
+    sim_trace_state(n->fleet->trace, n->name, "draining");
+    struct pp_sim_place before = pp_sim_enter(n->process);
+    part->closing = pp_timer_open(part->loop, on_closing, part);
+    pp_timer_start(part->closing, CHECK_MS, CHECK_MS);
+    pp_pipeline_drain(&part->p, on_drained, part);
+    pp_sim_leave(before);
+}
+
+struct sim_node *sim_node_with(struct sim_fleet *f, unsigned role, size_t from)
+{
+    for (size_t i = 0; i < f->n_nodes; i++) {
+        struct sim_node *n = &f->nodes[(from + i) % f->n_nodes];
+        if (n->state == SIM_NODE_UP && (n->roles & role))
+            return n;
+    }
+    return NULL;
+}

@@ -1,0 +1,223 @@
+/* swarm.c: draws what one seed does, and reads and writes the members of a swarm as text. */
+#include "swarm.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/text.h"
+
+#define DAY_MS 86400000
+
+static unsigned between(struct pp_rng *r, unsigned lo, unsigned hi)
+{
+    return lo + (unsigned)pp_rng_below(r, hi - lo + 1);
+}
+
+/* A kind of fault: half of the seeds have it, each at its own rate. */
+static int64_t sometimes(struct pp_rng *r, int64_t lo_ms, int64_t hi_ms)
+{
+    bool has = pp_rng_below(r, 2) == 0;
+    int64_t every = lo_ms + (int64_t)pp_rng_below(r, (uint64_t)(hi_ms - lo_ms));
+    return has ? every : 0;
+}
+
+static void draw_faults(struct sim_swarm *s, struct pp_rng *r)
+{
+    s->crash_every_ms = sometimes(r, 10000, 200000);
+    s->freeze_every_ms = sometimes(r, 10000, 200000);
+    s->drain_every_ms = sometimes(r, 20000, 300000);
+    s->cut_every_ms = sometimes(r, 10000, 200000);
+    s->step_every_ms = sometimes(r, 10000, 200000);
+    s->redis_down_every_ms = sometimes(r, 30000, 300000);
+    s->store_down_every_ms = sometimes(r, 30000, 300000);
+    s->redis_forgets_every_ms = sometimes(r, 60000, 400000);
+    s->disk_full_every_ms = sometimes(r, 60000, 300000);
+    s->broker_away_every_ms = sometimes(r, 30000, 200000);
+    s->settings_every_ms = sometimes(r, 20000, 200000);
+    if (pp_rng_below(r, 2) == 0) {
+        s->lose_requests = between(r, 0, 100);
+        s->lose_answers = between(r, 0, 100);
+        s->late = between(r, 0, 200);
+        s->late_ms = between(r, 10, 3000);
+    }
+    s->drift_ppm = pp_rng_below(r, 2) == 0 ? between(r, 1, 200) : 0;
+}
+
+struct sim_swarm sim_swarm_draw(uint64_t seed, int64_t busy_ms)
+{
+    static const int64_t leases[] = {3000, 5000, 10000, 30000};
+    struct sim_swarm s = {.seed = seed, .busy_ms = busy_ms};
+    struct pp_rng r;
+
+    pp_rng_seed(&r, seed);
+    s.all_roles = between(&r, 0, 2);
+    s.apis = between(&r, 1, 2);
+    s.ingests = between(&r, 1, 2);
+    s.workers = between(&r, 1, 4);
+    s.others = between(&r, 1, 2);
+    s.clients = between(&r, 1, 20);
+    s.rpm = between(&r, 0, 3) == 0 ? 0 : between(&r, 10, 600);
+    s.concurrency = between(&r, 1, 16);
+    s.photos_per_s = between(&r, 1, 20);
+    s.trouble = between(&r, 0, 100);
+    s.n_tiers = between(&r, 1, 3);
+    s.threads = between(&r, 1, 2);
+    s.lease_ms = leases[pp_rng_below(&r, 4)];
+    s.drain_ms = between(&r, 100, 5000);
+    s.plan_chunk = between(&r, 5, 200);
+    s.way_us = between(&r, 100, 5000);
+    s.jitter_us = between(&r, 0, 5000);
+    draw_faults(&s, &r);
+    return s;
+}
+
+struct sim_swarm sim_swarm_plain(uint64_t seed, int64_t busy_ms)
+{
+    return (struct sim_swarm){.seed = seed,
+                              .busy_ms = busy_ms,
+                              .all_roles = 5,
+                              .clients = 20,
+                              .rpm = 600,
+                              .concurrency = 16,
+                              .photos_per_s = 20,
+                              .trouble = 100,
+                              .n_tiers = 3,
+                              .threads = 1,
+                              .lease_ms = 30000,
+                              .drain_ms = 5000,
+                              .plan_chunk = 100,
+                              .way_us = 300,
+                              .jitter_us = 300};
+}
+
+/* --- members by their names --- */
+
+/* Sizes come before faults: fewer processes also mean fewer faults. */
+static const struct sim_field fields[] = {
+#define FIELD(member, kind, least, most)                                                                   \
+    {                                                                                                      \
+#member, offsetof(struct sim_swarm, member), sizeof(((struct sim_swarm *)0)->member), kind, least, \
+            most                                                                                           \
+    }
+#define SIZE(member, least, most)  FIELD(member, SIM_FIELD_SIZE, least, most)
+#define FAULT(member, most)        FIELD(member, SIM_FIELD_FAULT, 0, most)
+#define OTHER(member, least, most) FIELD(member, SIM_FIELD_OTHER, least, most)
+    OTHER(seed, 0, INT64_MAX),
+    OTHER(busy_ms, 1, DAY_MS),
+    SIZE(all_roles, 0, SIM_PROCESSES_MAX),
+    SIZE(apis, 0, SIM_PROCESSES_MAX),
+    SIZE(ingests, 0, SIM_PROCESSES_MAX),
+    SIZE(workers, 0, SIM_PROCESSES_MAX),
+    SIZE(others, 0, SIM_PROCESSES_MAX),
+    SIZE(clients, 1, 100000),
+    OTHER(rpm, 0, 1000000),
+    OTHER(concurrency, 1, 10000),
+    SIZE(photos_per_s, 1, 100000),
+    FAULT(trouble, 100),
+    SIZE(n_tiers, 1, 3),
+    SIZE(threads, 1, 64),
+    OTHER(lease_ms, 1, DAY_MS),
+    OTHER(drain_ms, 0, DAY_MS),
+    OTHER(plan_chunk, 1, 1000000),
+    FAULT(crash_every_ms, DAY_MS),
+    FAULT(freeze_every_ms, DAY_MS),
+    FAULT(drain_every_ms, DAY_MS),
+    FAULT(cut_every_ms, DAY_MS),
+    FAULT(step_every_ms, DAY_MS),
+    FAULT(redis_down_every_ms, DAY_MS),
+    FAULT(store_down_every_ms, DAY_MS),
+    FAULT(redis_forgets_every_ms, DAY_MS),
+    FAULT(disk_full_every_ms, DAY_MS),
+    FAULT(broker_away_every_ms, DAY_MS),
+    FAULT(settings_every_ms, DAY_MS),
+    FAULT(lose_requests, 10000),
+    FAULT(lose_answers, 10000),
+    FAULT(late, 10000),
+    OTHER(late_ms, 0, DAY_MS),
+    FAULT(drift_ppm, 100000),
+    OTHER(way_us, 0, 60000000),
+    FAULT(jitter_us, 60000000),
+#undef FIELD
+#undef SIZE
+#undef FAULT
+#undef OTHER
+};
+
+const struct sim_field *sim_swarm_field(size_t i)
+{
+    return i < sizeof fields / sizeof fields[0] ? &fields[i] : NULL;
+}
+
+int64_t sim_field_get(const struct sim_field *f, const struct sim_swarm *s)
+{
+    const char *at = (const char *)s + f->offset;
+    int64_t wide;
+    uint32_t narrow;
+
+    if (f->size == sizeof wide) {
+        memcpy(&wide, at, sizeof wide);
+        return wide;
+    }
+    memcpy(&narrow, at, sizeof narrow);
+    return narrow;
+}
+
+void sim_field_set(const struct sim_field *f, struct sim_swarm *s, int64_t value)
+{
+    char *at = (char *)s + f->offset;
+    uint32_t narrow = (uint32_t)value;
+
+    pp_assert(f->size == sizeof value || f->size == sizeof narrow, "a member of another size");
+    memcpy(at, f->size == sizeof value ? (const void *)&value : (const void *)&narrow, f->size);
+}
+
+static const struct sim_field *find(const char *name, size_t n)
+{
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
+        if (strlen(fields[i].name) == n && memcmp(fields[i].name, name, n) == 0)
+            return &fields[i];
+    return NULL;
+}
+
+bool sim_swarm_set(struct sim_swarm *s, const char *text)
+{
+    for (const char *at = text + strspn(text, " \t"); *at; at += strspn(at, " \t")) {
+        const struct sim_field *f = find(at, strcspn(at, "= \t"));
+        char *end;
+
+        at += strcspn(at, "= \t");
+        if (!f || *at != '=' || at[1] < '0' || at[1] > '9')
+            return false;
+        errno = 0;
+        long long value = strtoll(at + 1, &end, 10);
+        if (errno != 0 || value < f->least || value > f->most || (*end && !strchr(" \t", *end)))
+            return false;
+        sim_field_set(f, s, value);
+        at = end;
+    }
+    return true;
+}
+
+bool sim_swarm_runs(const struct sim_swarm *s)
+{
+    int64_t n = (int64_t)s->all_roles + s->apis + s->ingests + s->workers + s->others;
+
+    return n <= SIM_PROCESSES_MAX &&
+           (s->all_roles > 0 || (s->apis > 0 && s->ingests > 0 && s->workers > 0 && s->others > 0));
+}
+
+void sim_swarm_print(const struct sim_swarm *s, const struct sim_swarm *base, FILE *out)
+{
+    const char *space = "";
+
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        int64_t value = sim_field_get(&fields[i], s);
+        if (value == (base ? sim_field_get(&fields[i], base) : 0))
+            continue;
+        fprintf(out, "%s%s=%lld", space, fields[i].name, (long long)value);
+        space = " ";
+    }
+}
