@@ -423,12 +423,16 @@ class Pool(Process):
             answer = Answer(r.status, r.headers, r.read())
         except http.client.HTTPException as e:
             c.close()
-            if not fresh and method == "GET":
+            # The server may close a kept connection at the moment of the next request. Methods that
+            # are idempotent can be repeated then (RFC 9110 9.2.2).
+            if not fresh and method in ("GET", "PUT", "DELETE"):
                 return self.request(method, path, body, headers, timeout, source)
             raise ConnectionError(str(e)) from e
         except OSError:
             c.close()
-            if not fresh and method == "GET":
+            # The server may close a kept connection at the moment of the next request. Methods that
+            # are idempotent can be repeated then (RFC 9110 9.2.2).
+            if not fresh and method in ("GET", "PUT", "DELETE"):
                 return self.request(method, path, body, headers, timeout, source)
             raise
         if r.will_close:
