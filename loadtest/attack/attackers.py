@@ -3,9 +3,9 @@ program of its own.
 
   attackers.py PORT ORIGIN_PORT [--only KIND,KIND] [--list]
 
-Prints a JSON object of counts by kind when its standard input ends. The keys are those of attack.py:
-`reader` may read, `sender` may submit, and belongs to one client. To add a kind, write a coroutine
-function with the decorator @kind; its document says what it tries.
+Prints a JSON object of counts by kind when its standard input ends. Each kind has two keys
+(server.py): a reader's, and a sender's, which may submit and belongs to one client. To add a kind,
+write a coroutine function with the decorator @kind; its document says what it tries.
 """
 import argparse
 import asyncio
@@ -35,6 +35,8 @@ class Attack:
     def __init__(self, port, origin, name):
         self.port, self.origin, self.name = port, origin, name
         self.random = random.Random(name)
+        # keys of its own, so that the limits that one kind meets do not stop another
+        self.reader, self.sender = f"{READER}-{name}", f"{SENDER}-{name}"
         self.counts = collections.Counter()
         self.address = 2 + list(KINDS).index(name)
 
@@ -93,14 +95,14 @@ async def gzip_stranger(a):
 @kind
 async def gzip_sender(a):
     """The same with a key."""
-    await a.repeat(1, lambda: a.once(batch_head(len(BOMB), "Content-Encoding: gzip", key=SENDER) + BOMB))
+    await a.repeat(1, lambda: a.once(batch_head(len(BOMB), "Content-Encoding: gzip", key=a.sender) + BOMB))
 
 
 @kind
 async def slow_body(a):
     """Bodies that never end, more than one key may send: half of them without a key."""
     async def drip():
-        key = a.random.choice([None, SENDER])
+        key = a.random.choice([None, a.sender])
         reader, writer = await connect(a.port, a.source())
         try:
             writer.write(batch_head(30_000_000, key=key) + b" " * 4096)
@@ -123,7 +125,7 @@ async def slow_reader(a):
         target = f"/v1/photos/{photo}" if a.random.random() < 0.5 else f"/v1/batches/{a.shared['batch']}/results?limit=1000"
         reader, writer = await connect(a.port, a.source(), receive=4096)
         try:
-            writer.write(head("GET", target, READER))
+            writer.write(head("GET", target, a.reader))
             while await reader.read(5000):
                 a.counts["reads"] += 1
                 await asyncio.sleep(1)
@@ -152,7 +154,7 @@ async def idle(a):
 async def long_poll(a):
     """Long-polls that take every place."""
     target = "/v1/events?key=results:nobody&wait=60"
-    await a.hold(600, lambda: a.once(head("GET", target, READER), timeout=90))
+    await a.hold(600, lambda: a.once(head("GET", target, a.reader), timeout=90))
 
 
 @kind
@@ -161,7 +163,7 @@ async def streams(a):
     async def stream():
         reader, writer = await connect(a.port, a.source(), receive=4096)
         try:
-            writer.write(head("GET", "/v1/events?key=results", READER, ["Accept: text/event-stream"]))
+            writer.write(head("GET", "/v1/events?key=results", a.reader, ["Accept: text/event-stream"]))
             while await reader.read(100):
                 await asyncio.sleep(20)
         finally:
@@ -191,7 +193,7 @@ async def wrong_key(a):
 @kind
 async def flood(a):
     """A flood of requests with a key, on kept connections."""
-    callers = [Caller(a.port, READER, a.source()) for _ in range(8)]
+    callers = [Caller(a.port, a.reader, a.source()) for _ in range(8)]
 
     async def ask():
         caller = callers.pop() if callers else None
@@ -207,7 +209,7 @@ async def flood(a):
 async def replay(a):
     """Replays of a batch in which everything has failed."""
     target, body = f"/v1/batches/{a.shared['failed']}/replay", b"{}"
-    await a.repeat(5, lambda: a.once(head("POST", target, SENDER, (JSON,), len(body)) + body))
+    await a.repeat(5, lambda: a.once(head("POST", target, a.sender, (JSON,), len(body)) + body))
 
 
 @kind
@@ -218,7 +220,7 @@ async def host_names(a):
     async def post():
         items = [{"id": f"x{i}", "photos": [f"http://{name}:{a.origin}/" for name in names[i * 50:(i + 1) * 50]]} for i in range(80)]
         body = json.dumps({"client": "attacker", "items": items}).encode()
-        await a.once(batch_head(len(body), key=SENDER) + body)
+        await a.once(batch_head(len(body), key=a.sender) + body)
     await a.repeat(0.2, post)
 
 
@@ -230,7 +232,7 @@ async def rejected(a):
 
     async def post():
         headers = ["Content-Type: application/x-ndjson", "Content-Encoding: gzip", f"Idempotency-Key: r{a.random.randrange(200)}"]
-        await a.once(head("POST", "/v1/batches?client=attacker", SENDER, headers, len(data)) + data)
+        await a.once(head("POST", "/v1/batches?client=attacker", a.sender, headers, len(data)) + data)
     await a.repeat(1, post)
 
 

@@ -14,7 +14,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 os.environ.setdefault("PHOTOPOOL", os.path.join(ROOT, "build", "photopool"))
 os.environ.setdefault("PP_ORIGIN", os.path.join(ROOT, "build", "loadtest", "origin"))
 sys.path[:0] = [HERE, os.path.join(ROOT, "tests", "scenario")]
-from attackers import READER, SENDER  # noqa: E402
+from attackers import KINDS, READER, SENDER  # noqa: E402
 from harness import Origin, Pool  # noqa: E402
 
 HONEST, WATCHER = "honest", "watcher"
@@ -37,7 +37,9 @@ class Server:
     def __init__(self, case, sets=(), photos=2000):
         self.case, self.photos = case, photos
         self.origin = Origin(case, hosts="* delay=5-50", record="/dev/null")
-        keys = [key(HONEST, ["submit", "read"]), key(WATCHER, ["read", "admin"]), key(READER, ["read"]), key(SENDER, ["submit", "read"], "attacker")]
+        keys = [key(HONEST, ["submit", "read"]), key(WATCHER, ["read", "admin"])]
+        for kind in ["", *(f"-{name}" for name in KINDS)]:
+            keys += [key(READER + kind, ["read"]), key(SENDER + kind, ["submit", "read"], "attacker")]
         self.pool = Keyed(case, origin=self.origin, config={"auth.keys": keys, "clients.rpm": None, "clients.concurrency": 64,
                                                             "blobs.url": f"file:{case.in_memory('photos')}", **dict(sets)})
         self.pool.start()
