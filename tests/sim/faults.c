@@ -199,6 +199,7 @@ static void on_tick(void *data)
         {"redis forgets", s->redis_forgets_every_ms, redis_forgets},
         {"disk full", s->disk_full_every_ms, disk_full},
         {"broker away", s->broker_away_every_ms, broker_away},
+        {"settings", s->settings_every_ms, sim_settings_change},
     };
 
     for (size_t i = 0; i < f->n_nodes; i++)

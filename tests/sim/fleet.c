@@ -108,7 +108,7 @@ struct sim_fleet *sim_fleet_open(const struct sim_swarm *swarm, const struct sim
 {
     enum {
         ALL = PP_ROLE_API | PP_ROLE_INGEST | PP_ROLE_WORKER | PP_ROLE_CRON | PP_ROLE_DELIVER,
-        GRACE_MS = 3000
+        GRACE_MS = 12000
     };
     struct sim_fleet *f = calloc(1, sizeof *f);
 
@@ -143,6 +143,7 @@ struct sim_fleet *sim_fleet_open(const struct sim_swarm *swarm, const struct sim
     add_nodes(f, swarm->workers, PP_ROLE_WORKER, "worker");
     add_nodes(f, swarm->others, PP_ROLE_DELIVER | PP_ROLE_CRON, "deliver");
     f->imports = sim_imports_open(f);
+    sim_settings_open(f);
     sim_faults_begin(f);
     return f;
 }

@@ -7,7 +7,7 @@
  *   servers: the store (as MongoDB), Redis (coordinator, ingest queue, event log), blobs, a broker
  *
  * All is in one thread. Files: fleet.c opens and closes servers, node.c processes, faults.c breaks
- * them, import.c posts batches, judge.c checks the rules. */
+ * them, import.c posts batches, settings.c changes limits, judge.c checks the rules. */
 #ifndef PP_SIM_FLEET_H
 #define PP_SIM_FLEET_H
 
@@ -24,8 +24,11 @@
 #include "pipeline/pipeline.h"
 #include "swarm.h"
 
+enum { SIM_SETTING_RPM_MIN = 60 }; /* the lowest limit that the operator sets */
+
 struct sim_judge;
 struct sim_imports;
+struct sim_setting;
 struct sim_fleet;
 
 enum sim_node_state { SIM_NODE_DOWN, SIM_NODE_UP, SIM_NODE_FROZEN, SIM_NODE_DRAINING };
@@ -72,10 +75,11 @@ struct sim_fleet {
     size_t n_nodes;
     struct sim_judge *judge;
     struct sim_imports *imports;
-    uint64_t faults;         /* besides those of the weathers and of the hosts */
-    bool calm;               /* no further faults */
-    struct sim_node *hit;    /* the node to which the current fault happens; NULL: none */
-    struct sim_trace *trace; /* what happened lately */
+    struct sim_setting *settings; /* by client */
+    uint64_t faults;              /* besides those of the weathers and of the hosts */
+    bool calm;                    /* no further faults */
+    struct sim_node *hit;         /* the node to which the current fault happens; NULL: none */
+    struct sim_trace *trace;      /* what happened lately */
     struct pp_sim_event tick;
     FILE *note; /* gets a line for each fault; NULL: none does */
 };
@@ -106,6 +110,11 @@ void sim_node_drain(struct sim_node *n);
 /* Returns a node that is up and has the role, or NULL: the first one from `from` on, in a
  * circle. */
 struct sim_node *sim_node_with(struct sim_fleet *f, unsigned role, size_t from);
+
+/* settings.c: */
+void sim_settings_open(struct sim_fleet *f);
+/* Changes the limits of some client. */
+void sim_settings_change(struct sim_fleet *f);
 
 /* faults.c: */
 void sim_faults_begin(struct sim_fleet *f);

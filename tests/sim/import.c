@@ -26,6 +26,8 @@ struct import {
     struct sim_promise promise;
     struct pp_sim_event again;
     struct try *current; /* the newest try; NULL: none is in flight */
+    unsigned tries;      /* that have not ended; those whose process crashed never do */
+    bool answered;       /* freed when the last try has ended */
 };
 
 /* One request. A try whose process crashed is left alone. */
@@ -51,6 +53,16 @@ static void on_again(void *data)
     post(i);
 }
 
+static void end_try(struct import *i)
+{
+    pp_assert(i->tries > 0, "a try ends twice");
+    i->tries--;
+    if (i->tries > 0 || !i->answered)
+        return;
+    pp_buf_fini(&i->body);
+    free(i);
+}
+
 static void on_posted(struct pp_acceptor_post *p)
 {
     struct try *t = p->data;
@@ -69,8 +81,8 @@ static void on_posted(struct pp_acceptor_post *p)
         sim_judge_accepted(i->s->f->judge, &i->promise, p->answer, p->answer_n);
         pp_sim_event_cancel(&i->again);
         i->s->open--;
-        pp_buf_fini(&i->body);
-        free(i);
+        i->answered = true;
+        i->current = NULL;
     } else if (mine) {
         pp_assert(p->verdict == PP_POST_FAILED, "a right batch is refused");
         i->current = NULL;
@@ -78,6 +90,7 @@ static void on_posted(struct pp_acceptor_post *p)
     }
     pp_acceptor_post_fini(p);
     free(t);
+    end_try(i);
 }
 
 static uint64_t note_post(const struct import *i, const char *process)
@@ -106,6 +119,7 @@ static void post(struct import *i)
     pp_assert(t, "the simulator needs memory");
     t->import = i;
     i->current = t;
+    i->tries++;
     t->post = (struct pp_acceptor_post){
         .body = {.p = i->body.p, .n = i->body.n, .max_items = 10000, .max_photos = 100},
         .key = i->key,
@@ -165,7 +179,7 @@ static void on_next(void *data)
     s->open++;
     post(i);
     if (!s->stopped)
-        pp_sim_event_in(&s->next, (int64_t)below(s, 2 * 1000000 * photos / s->f->swarm.photos_per_s));
+        pp_sim_event_in(&s->next, (int64_t)below(s, 2 * 60000000 * photos / s->f->swarm.photos_per_min));
 }
 
 struct sim_imports *sim_imports_open(struct sim_fleet *f)

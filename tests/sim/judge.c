@@ -8,15 +8,19 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/text.h"
+#include "import.h"
 
-enum { NAME_MAX_BYTES = 160, REPORTS_MAX = 20 };
+enum { NAME_MAX_BYTES = 160, OBJECT_MAX_BYTES = 96, REPORTS_MAX = 20, CALM_MS = 60000 };
 
-/* A promised result, by "BATCH ITEM". */
-struct promised {
+/* One item of one batch, by "BATCH ITEM": what was promised, and its result. Either can come first,
+ * because the answer to a post can be lost. */
+struct item {
     UT_hash_handle hh;
-    unsigned photos;
-    bool kept;
-    char client[16];
+    bool promised, kept;
+    size_t photos;      /* the number that was promised */
+    size_t kept_photos; /* the number that the result has */
+    char client[16];    /* "": not known */
     char name[NAME_MAX_BYTES];
 };
 
@@ -24,17 +28,27 @@ struct promised {
 struct result {
     UT_hash_handle hh;
     size_t at; /* its place at the broker */
+    bool calm; /* it came when nothing failed any more */
     char id[NAME_MAX_BYTES];
+};
+
+/* An object: some photo has it, or a server has its bytes. */
+struct object {
+    UT_hash_handle hh;
+    bool there;
+    char name[OBJECT_MAX_BYTES];
 };
 
 struct sim_judge {
     struct sim_fleet *f;
-    struct promised *promised;
+    struct item *items;
     struct result *results;
+    struct object *objects;
     size_t n_promised, n_kept, seen;
     struct pp_buf verdict, events;
     unsigned reports, most_events;
     struct sim_first first;
+    int64_t calm_ms; /* nothing fails from then on; 0: not known yet */
 };
 
 struct sim_judge *sim_judge_open(struct sim_fleet *f)
@@ -83,15 +97,17 @@ static void report(struct sim_judge *j, const char *rule, const char *what, cons
     sim_judge_report(j, rule, about, text);
 }
 
-/* Reports what is wrong with a promised result. */
-static void report_promise(struct sim_judge *j, const char *rule, const char *what, const struct promised *p)
+/* Reports what is wrong with the result of an item. */
+static void report_item(struct sim_judge *j, const char *rule, const char *what, const struct item *it)
 {
     char batch[NAME_MAX_BYTES];
-    const char *item = p->name + strcspn(p->name, " ");
+    const char *id = it->name + strcspn(it->name, " ");
 
-    snprintf(batch, sizeof batch, "%.*s", (int)(item - p->name), p->name);
+    snprintf(batch, sizeof batch, "%.*s", (int)(id - it->name), it->name);
     report(j, rule, what,
-           &(struct sim_about){.client = p->client, .batch = batch, .item = item + (*item == ' ')}, p->name);
+           &(struct sim_about){
+               .client = it->client[0] ? it->client : NULL, .batch = batch, .item = id + (*id == ' ')},
+           it->name);
 }
 
 static void note_accepted(struct sim_judge *j, const char *client, const char *batch)
@@ -104,6 +120,44 @@ static void note_accepted(struct sim_judge *j, const char *client, const char *b
     sim_note_word(note, batch);
     sim_note_word(note, "client");
     sim_note_word(note, client);
+}
+
+static struct item *item_of(struct sim_judge *j, const char *batch, const char *id)
+{
+    char name[NAME_MAX_BYTES];
+    struct item *it;
+
+    snprintf(name, sizeof name, "%s %s", batch ? batch : "?", id ? id : "?");
+    HASH_FIND_STR(j->items, name, it);
+    if (it)
+        return it;
+    it = calloc(1, sizeof *it);
+    pp_assert(it, "the simulator needs memory");
+    memcpy(it->name, name, sizeof name);
+    pp_assert(PP_HASH_ADD(j->items, it->name, strlen(it->name), it), "the simulator needs memory");
+    return it;
+}
+
+static struct object *object_of(struct sim_judge *j, const char *name)
+{
+    struct object *o;
+
+    HASH_FIND_STR(j->objects, name, o);
+    if (o)
+        return o;
+    o = calloc(1, sizeof *o);
+    pp_assert(o, "the simulator needs memory");
+    snprintf(o->name, sizeof o->name, "%s", name);
+    pp_assert(PP_HASH_ADD(j->objects, o->name, strlen(o->name), o), "the simulator needs memory");
+    return o;
+}
+
+/* The promise of an item is kept. */
+static void keep(struct sim_judge *j, const struct item *it)
+{
+    if (it->photos != it->kept_photos)
+        report_item(j, "I1", "a result with another number of photos", it);
+    j->n_kept++;
 }
 
 void sim_judge_accepted(struct sim_judge *j, const struct sim_promise *promise, const char *answer, size_t n)
@@ -119,37 +173,40 @@ void sim_judge_accepted(struct sim_judge *j, const struct sim_promise *promise, 
     if (batch)
         note_accepted(j, promise->client, batch);
     for (unsigned i = 0; batch && i < promise->n; i++) {
-        struct promised *p = calloc(1, sizeof *p);
-        pp_assert(p, "the simulator needs memory");
-        p->photos = promise->items[i].photos;
-        snprintf(p->client, sizeof p->client, "%s", promise->client);
-        snprintf(p->name, sizeof p->name, "%s %s", batch, promise->items[i].id);
-        pp_assert(PP_HASH_ADD(j->promised, p->name, strlen(p->name), p), "the simulator needs memory");
+        struct item *it = item_of(j, batch, promise->items[i].id);
+        if (it->promised)
+            report_item(j, "I2", "one batch for two posts", it);
+        it->promised = true;
+        snprintf(it->client, sizeof it->client, "%s", promise->client);
+        it->photos = promise->items[i].photos;
         j->n_promised++;
+        if (it->kept)
+            keep(j, it);
     }
     json_decref(root);
 }
 
+void sim_judge_calm(struct sim_judge *j)
+{
+    j->calm_ms = pp_sim_now_ms(j->f->world) + CALM_MS;
+}
+
 /* --- results --- */
 
-static void check_promise(struct sim_judge *j, const json_t *data)
+static void check_promise(struct sim_judge *j, const json_t *data, const struct pp_memory_accepted *m)
 {
-    char name[NAME_MAX_BYTES];
-    struct promised *p;
-    size_t photos = json_array_size(json_object_get(data, "photos"));
+    struct item *it = item_of(j, json_string_value(json_object_get(data, "batch_id")),
+                              json_string_value(json_object_get(data, "item")));
 
-    snprintf(name, sizeof name, "%s %s", json_string_value(json_object_get(data, "batch_id")),
-             json_string_value(json_object_get(data, "item")));
-    HASH_FIND_STR(j->promised, name, p);
-    /* A result can come before the answer to its post, if the answer was lost. */
-    if (!p)
+    if (it->kept) {
+        report_item(j, "I2", "a second result for one item of a batch", it);
         return;
-    if (p->kept)
-        report_promise(j, "I2", "a second result for one item of a batch", p);
-    if (p->photos != photos)
-        report_promise(j, "I1", "a result with another number of photos", p);
-    j->n_kept += !p->kept;
-    p->kept = true;
+    }
+    it->kept = true;
+    snprintf(it->client, sizeof it->client, "%s", m->client);
+    it->kept_photos = json_array_size(json_object_get(data, "photos"));
+    if (it->promised)
+        keep(j, it);
 }
 
 static void check_object(struct sim_judge *j, const json_t *photo, const struct pp_memory_accepted *m)
@@ -159,7 +216,9 @@ static void check_object(struct sim_judge *j, const json_t *photo, const struct 
 
     if (!outcome || (strcmp(outcome, "stored") != 0 && strcmp(outcome, "unchanged") != 0))
         return;
-    if (!object)
+    if (object)
+        (void)object_of(j, object);
+    else
         report(j, "I7", "a stored photo without an object", &(struct sim_about){.client = m->client}, m->id);
 }
 
@@ -173,11 +232,15 @@ static void look_at(struct sim_judge *j, size_t at)
         const struct pp_memory_accepted *first = pp_memory_broker_at(j->f->broker, r->at);
         if (first->body_n != m->body_n || memcmp(first->body, m->body, m->body_n) != 0)
             report(j, "I2", "one id with two payloads", &(struct sim_about){.client = m->client}, m->id);
+        if (r->calm)
+            report(j, "I2", "a result is sent twice, although nothing fails",
+                   &(struct sim_about){.client = m->client}, m->id);
         return;
     }
     r = calloc(1, sizeof *r);
     pp_assert(r, "the simulator needs memory");
     r->at = at;
+    r->calm = j->calm_ms > 0 && pp_sim_now_ms(j->f->world) >= j->calm_ms;
     snprintf(r->id, sizeof r->id, "%s", m->id);
     pp_assert(PP_HASH_ADD(j->results, r->id, strlen(r->id), r), "the simulator needs memory");
     json_t *root = json_loadb(m->body, m->body_n, 0, NULL);
@@ -185,7 +248,7 @@ static void look_at(struct sim_judge *j, size_t at)
     if (!data)
         report(j, "I2", "a result that is not JSON", &(struct sim_about){.client = m->client}, m->id);
     else
-        check_promise(j, data);
+        check_promise(j, data, m);
     for (size_t i = 0; i < json_array_size(photos); i++)
         check_object(j, json_array_get(photos, i), m);
     json_decref(root);
@@ -197,27 +260,6 @@ void sim_judge_look(struct sim_judge *j)
     for (; j->seen < n; j->seen++)
         look_at(j, j->seen);
     sim_internet_advance(j->f->net);
-}
-
-/* A result that came before its promise was known is found here. */
-static void match_late(struct sim_judge *j)
-{
-    size_t n = pp_memory_broker_count(j->f->broker);
-    for (size_t at = 0; at < n; at++) {
-        const struct pp_memory_accepted *m = pp_memory_broker_at(j->f->broker, at);
-        json_t *root = json_loadb(m->body, m->body_n, 0, NULL);
-        const json_t *data = json_object_get(root, "data");
-        char name[NAME_MAX_BYTES];
-        struct promised *p;
-        snprintf(name, sizeof name, "%s %s", json_string_value(json_object_get(data, "batch_id")),
-                 json_string_value(json_object_get(data, "item")));
-        HASH_FIND_STR(j->promised, name, p);
-        if (p && !p->kept) {
-            p->kept = true;
-            j->n_kept++;
-        }
-        json_decref(root);
-    }
 }
 
 size_t sim_judge_missing(const struct sim_judge *j)
@@ -236,8 +278,13 @@ int64_t sim_judge_bound_ms(const struct sim_judge *j)
     const struct sim_swarm *s = &j->f->swarm;
     /* Each photo of a client takes its turn: by the rate, and by the places. */
     int64_t photos = 120, turns = photos * ATTEMPTS * 4;
-    int64_t by_rate = s->rpm ? turns * 60000 / s->rpm : 0;
-    int64_t by_places = turns * TIMEOUT_MS / s->concurrency;
+    uint32_t rpm = s->rpm, places = s->concurrency;
+    if (s->settings_every_ms > 0) { /* some client may have the lowest limits (settings.c) */
+        rpm = s->rpm > 0 && s->rpm < SIM_SETTING_RPM_MIN ? s->rpm : SIM_SETTING_RPM_MIN;
+        places = 1;
+    }
+    int64_t by_rate = rpm ? turns * 60000 / rpm : 0;
+    int64_t by_places = turns * TIMEOUT_MS / places;
     return START_MS + 10 * s->lease_ms + DELAYS_MS + SLOW_MS + by_rate + by_places;
 }
 
@@ -245,20 +292,38 @@ int64_t sim_judge_bound_ms(const struct sim_judge *j)
 
 static void check_blob(void *data, const struct pp_memory_blob *blob)
 {
+    struct sim_judge *j = data;
+    char hex[2 * SHA256_DIGEST_LENGTH + 1], name[OBJECT_MAX_BYTES];
     uint8_t sha[SHA256_DIGEST_LENGTH];
+    struct object *o;
+
+    pp_hex(hex, blob->name.sha256, SHA256_DIGEST_LENGTH);
+    snprintf(name, sizeof name, "sha256/%.2s/%.2s/%s.%.8s", hex, hex + 2, hex, blob->name.ext);
+    HASH_FIND_STR(j->objects, name, o);
+    if (o)
+        o->there = true;
     SHA256(blob->bytes, blob->n, sha);
     if (memcmp(sha, blob->name.sha256, sizeof sha) != 0)
-        sim_judge_report(data, "I7", NULL, "an object whose bytes have another hash");
+        sim_judge_report(j, "I7", NULL, "an object whose bytes have another hash");
 }
 
 void sim_judge_end(struct sim_judge *j)
 {
+    bool all_answered = sim_imports_open_posts(j->f->imports) == 0;
+
     sim_judge_look(j);
-    match_late(j);
-    for (const struct promised *p = j->promised; p; p = p->hh.next)
-        if (!p->kept)
-            report_promise(j, "I10", "no result in time", p);
+    for (const struct item *it = j->items; it; it = it->hh.next) {
+        if (it->promised && !it->kept)
+            report_item(j, "I10", "no result in time", it);
+        if (!it->promised && all_answered)
+            report_item(j, "I2", "a result of a batch that no caller knows", it);
+    }
+    if (!all_answered)
+        sim_judge_report(j, "I10", NULL, "a post is not answered in time");
     pp_memory_blobs_each(j->f->blobs, check_blob, j);
+    for (const struct object *o = j->objects; o; o = o->hh.next)
+        if (!o->there)
+            report(j, "I7", "a stored photo without its bytes", NULL, o->name);
 }
 
 const char *sim_judge_verdict(const struct sim_judge *j)

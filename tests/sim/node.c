@@ -9,7 +9,27 @@
 #include "fleet.h"
 #include "pipeline/fetch/keep.h"
 
+/* Longer than all steps of a clock (faults.c): keys end by the date of the process that took them,
+ * and by that of the process that cleans up, so a step ends them early. */
+#define IDEMPOTENCY_MS (7 * INT64_C(86400000))
+
 static const int64_t delays_ms[] = {1000, 10000, 60000};
+
+/* With two kinds of workers, one serves the first tier, the other the rest. Processes with all
+ * roles serve all tiers. */
+static void set_tiers(const struct sim_node *n, struct pp_params *p)
+{
+    const struct sim_swarm *s = &n->fleet->swarm;
+    bool first = strcmp(n->name, "worker1") == 0;
+    unsigned all = (1u << s->n_tiers) - 1;
+
+    p->tiers_served = all;
+    snprintf(p->tiers_text, sizeof p->tiers_text, "all");
+    if (!s->kinds || s->n_tiers == 1 || n->roles != PP_ROLE_WORKER || s->workers == 1)
+        return;
+    p->tiers_served = first ? 1 : all & ~1u;
+    snprintf(p->tiers_text, sizeof p->tiers_text, "%s", first ? "first" : "rest");
+}
 
 static void set_params(struct sim_part *part)
 {
@@ -21,8 +41,6 @@ static void set_params(struct sim_part *part)
     struct pp_params *p = &part->params;
 
     *p = (struct pp_params){.n_tiers = s->n_tiers,
-                            .tiers_served = (1u << s->n_tiers) - 1,
-                            .tiers_text = "all",
                             .policy = {.ports = web, .n_ports = 2},
                             .max_bytes = 1 << 20,
                             .max_pixels = 100000000,
@@ -47,13 +65,14 @@ static void set_params(struct sim_part *part)
                             .max_body = 32 << 20,
                             .max_items = 10000,
                             .max_photos_per_item = 100,
-                            .idempotency_ms = 86400000,
+                            .idempotency_ms = IDEMPOTENCY_MS,
                             .results_ms = 86400000,
                             .max_posts = 16,
                             .max_subscribers = 100,
                             .events_ms = 86400000,
                             .events_bytes = 1 << 30,
                             .started_wall_ms = pp_clock_wall_ms()};
+    set_tiers(part->node, p);
     memcpy(p->tiers, &tiers[3 - s->n_tiers], s->n_tiers * sizeof tiers[0]);
     snprintf(p->worker, sizeof p->worker, "%s-%u", part->node->name, part->node->starts);
     snprintf(p->host, sizeof p->host, "%s", part->node->name);

@@ -14,7 +14,8 @@
 #include "import.h"
 #include "page.h"
 
-enum { LOOK_MS = 5000, NOTES = 1 << 14, NOTES_FOR_A_PAGE = 1 << 19, PAGE_MS = 10000 };
+/* Batches are posted for PROBE_MS more after the last fault, to see that all works again. */
+enum { LOOK_MS = 5000, PROBE_MS = 90000, NOTES = 1 << 14, NOTES_FOR_A_PAGE = 1 << 19, PAGE_MS = 10000 };
 
 static double processor_seconds(void)
 {
@@ -84,8 +85,12 @@ static void simulate(struct watch *w, const struct sim_swarm *swarm)
         ends = !go_on(w);
     if (ends)
         return;
-    sim_imports_stop(f->imports);
     sim_faults_end(f);
+    sim_judge_calm(f->judge);
+    int64_t probed = w->now + PROBE_MS;
+    while (!ends && w->now < probed)
+        ends = !go_on(w);
+    sim_imports_stop(f->imports);
     int64_t end = w->now + sim_judge_bound_ms(f->judge);
     while (!ends && w->now < end && !is_done(f))
         ends = !go_on(w);

