@@ -432,10 +432,12 @@ static bool answer_fact(uint64_t seed, const struct sim_behaviour *b, const stru
     uint64_t fact = sim_draw(seed, ask->url, WHAT_FACT, 0), detail = sim_draw(seed, ask->url, WHAT_DETAIL, 1);
     int lot = lot_of(fact);
 
-    if (strstr(ask->url, "?on="))
+    if (strstr(ask->url, "?on=")) {
         answer_redirect(ask, a, detail);
-    else if (hits(&lot, b->missing) &&
-             ((fact >> 32) % 3 || ask->now_ms < (int64_t)((fact >> 40) % (uint64_t)DAY_MS)))
+        return true;
+    }
+    if (hits(&lot, b->missing) &&
+        ((fact >> 32) % 3 || ask->now_ms < (int64_t)((fact >> 40) % (uint64_t)DAY_MS)))
         answer_status(a, missing[detail % 5]);
     else if (hits(&lot, b->lying))
         answer_lie(a, detail);

@@ -114,7 +114,7 @@ static void count(struct total *t, const struct sim_options *o, const struct sim
 static void run_all(const struct sim_options *o, struct total *t)
 {
     static const struct sim_way way;
-    struct sim_child children[SLOTS];
+    struct sim_child children[SLOTS] = {0};
     struct sim_report *r = malloc(sizeof *r);
     uint64_t n = sim_options_cases(o), next = 0;
 

@@ -27,12 +27,12 @@ static void compare(FILE *first, FILE *second, FILE *out)
 {
     struct sim_step shown[SHOWN], a, b;
     unsigned long long n = 0;
-    bool more_a, more_b;
+    bool more_a = next_step(first, &a), more_b = next_step(second, &b);
 
-    while ((more_a = next_step(first, &a)) & (more_b = next_step(second, &b))) {
-        if (memcmp(&a, &b, sizeof a) != 0)
-            break;
+    while (more_a && more_b && memcmp(&a, &b, sizeof a) == 0) {
         shown[n++ % SHOWN] = a;
+        more_a = next_step(first, &a);
+        more_b = next_step(second, &b);
     }
     if (!more_a && !more_b) {
         fprintf(out, "two more runs do the same %llu steps: what differs is not in each run\n", n);

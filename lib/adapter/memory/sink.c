@@ -139,9 +139,8 @@ static enum pp_err break_in(struct pp_memory_broker *b, struct pp_sink_send *r)
     struct pp_sink_send rest = {.messages = r->messages + confirmed, .n = r->n - confirmed};
     b->breaks = false;
     b->state = PP_BROKER_AWAY;
-    enum pp_err err = accept_all(b, r, confirmed, true);
-    if (err == PP_OK)
-        err = accept_all(b, &rest, accepted - confirmed, false);
+    if (accept_all(b, r, confirmed, true) == PP_OK)
+        (void)accept_all(b, &rest, accepted - confirmed, false); /* what it had no memory for is lost */
     return fail(r, PP_EIO, "the broker closed the connection");
 }
 
