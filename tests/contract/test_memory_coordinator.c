@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "adapter/memory/memory_coordinator.h"
-#include "base/clock.h"
 #include "suite_coordinator_kit.h"
 #include "test_clock.h"
 #include "test_loop.h"
@@ -655,15 +654,14 @@ static void a_crashed_process_is_left_alone(void **state)
 
 static int64_t slow_clock(void *data)
 {
-    (void)data;
-    return pp_clock_wall_ms() - 3600000;
+    return pp_loop_wall(data) - 3600000;
 }
 
 static void clocks_are_translated(void **state)
 {
     struct pp_loop *loop = pp_loop_open();
     struct coord_kit k = {.subject = &contract, .loop = loop};
-    const char *name = place_with((struct pp_memory_coordinator_options){.now_ms = slow_clock});
+    const char *name = place_with((struct pp_memory_coordinator_options){.now_ms = slow_clock, .data = loop});
 
     (void)state;
     pp_arena_init(&k.arena, 0);

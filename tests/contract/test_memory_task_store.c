@@ -249,9 +249,16 @@ static void claims_whose_answer_was_lost(void **state)
 
 /* --- clocks --- */
 
+/* The clock of a server: the time of the loop, and what the clock is ahead of it. */
+struct server_time {
+    const struct pp_loop *loop;
+    int64_t ahead_ms;
+};
+
 static int64_t server_clock(void *data)
 {
-    return *(int64_t *)data;
+    const struct server_time *t = data;
+    return pp_loop_wall(t->loop) + t->ahead_ms;
 }
 
 /* The server's clock is an hour behind that of the process. */
@@ -261,7 +268,7 @@ static void times_by_the_servers_clock(void **state)
     struct store_kit *k = *state;
     struct pp_task_store *before = k->store;
     k->now = pp_loop_wall(k->loop);
-    int64_t clock = k->now - HOUR;
+    struct server_time clock = {k->loop, -HOUR};
     struct pp_memory_store_options o = {.now_ms = server_clock, .data = &clock};
     struct pp_memory_store *server = pp_memory_store_new(&o);
     assert_int_equal(pp_memory_task_store_open(k->loop, server, NULL, &k->store), PP_OK);
@@ -269,7 +276,7 @@ static void times_by_the_servers_clock(void **state)
     assert_in_range(sk_photo(k, "c", "p")->due_ms, k->now - 60000, k->now + 60000);
     struct pp_task *t = sk_claim(k, "c", 0, 1)->tasks;
     sk_back(k, KIT_WORKER, t, PP_SETTLE_RETRY, 0, k->now + 2 * HOUR);
-    clock += HOUR; /* The clocks agree, so the task is due an hour later. */
+    clock.ahead_ms += HOUR; /* The clocks agree, so the task is due an hour later. */
     assert_in_range(sk_photo(k, "c", "p")->due_ms, k->now + HOUR - 60000, k->now + HOUR + 60000);
     assert_int_equal(sk_claim(k, "c", 0, 9)->n, 1); /* the task of q */
     k->now += HOUR + 60000;
