@@ -532,6 +532,7 @@ static void any_node_will_do(void **state)
     struct pp_coordinator *c = k->c;
 
     ck_watch(k);
+    ck_listen(k); /* A message before the subscription would be lost. */
     for (int i = 0; i < 3; i++) {
         char id[16];
         (void)snprintf(id, sizeof id, "c%d", i);
