@@ -663,7 +663,7 @@ static void notices_are_carried(void **state)
     wait_for_entries(k, 0);
     wait_for_entries(k, 1);
     append(k, 0, "d", "b_2");
-    k->q[0]->ops->watch(k->q[0], NULL, NULL); /* it will not take the entry, so planner 1 is told */
+    k->q[0]->ops->watch(k->q[0], NULL, NULL); /* it takes no entry, so the notice goes to planner 1 */
     assert_int_equal(k->hands.notices.n, 2);
     pp_memory_notice_arrive(next_notice(&k->hands));
     pp_memory_notice_arrive(next_notice(&k->hands));
@@ -674,7 +674,7 @@ static void notices_are_carried(void **state)
     wait_for_entries(k, 1);
     takes(k, 0, 9, "");
     append(k, 0, "e", "b_3");
-    pp_memory_ingest_cut(k->q[1]); /* the process that is told has crashed */
+    pp_memory_ingest_cut(k->q[1]); /* the process that gets the notice has crashed */
     k->q[1] = NULL;
     pp_memory_notice_arrive(next_notice(&k->hands));
     turn(k);

@@ -38,7 +38,7 @@ bool pp_memory_ear_waits(const struct pp_memory_ear *ear)
 
 void pp_memory_ear_wake(struct pp_memory_ear *ear)
 {
-    pp_assert(ear->timer, "a closed ear is told something");
+    pp_assert(ear->timer, "a notice for a closed ear");
     pp_timer_sooner(ear->timer, 0);
 }
 

@@ -127,7 +127,7 @@ void pp_sim_process_freeze(struct pp_sim_process *process);
 void pp_sim_process_thaw(struct pp_sim_process *process);
 /* No callback of the process ever runs again. If one of them runs now, it goes on until it returns;
  * simulated networks and servers must then ignore what it still sends. The memory of a crashed
- * process is left as it is. Whoever knows its timers, mailboxes and loops may close them. */
+ * process is left as it is. The owner of its timers and loops may close them. */
 void pp_sim_process_crash(struct pp_sim_process *process);
 bool pp_sim_process_crashed(const struct pp_sim_process *process);
 bool pp_sim_process_frozen(const struct pp_sim_process *process);
