@@ -37,12 +37,15 @@ struct pp_wire {
     struct pp_pipeline p;
     struct pp_api *api;
     struct pp_http_server *http;
+    struct pp_timer *trim_timer;
     /* polls at the end of a drain until the API has answered all requests */
     struct pp_timer *api_timer;
     void (*drained)(void *data);
     void *drained_data;
     bool draining, pipeline_open, ended;
 };
+
+#define TRIM_MS 20000 /* between two returns of free memory to the system */
 
 /* Photos' bytes are stored before their record, at most this long. */
 #define ORPHAN_MARGIN_MS 600000
@@ -193,6 +196,12 @@ static bool needs_data(const struct pp_config *c, unsigned roles)
     return !pp_wire_is_fleet(c) || ((roles & PP_ROLE_API) && c->ingest.journal);
 }
 
+static void trim(void *data)
+{
+    (void)data;
+    pp_process_trim_memory();
+}
+
 /* Opens the ledger, and limits the rows that have a fixed limit. */
 static void set_limits(struct pp_wire *w)
 {
@@ -246,6 +255,10 @@ static enum pp_err open_all(struct pp_wire *w, unsigned roles, struct pp_wire_er
     if (err != PP_OK)
         return pp_wire_explain(error, err, "the pipeline could not be started: %s", pp_err_text(err));
     w->pipeline_open = true;
+    w->trim_timer = pp_timer_open(w->loop, trim, w);
+    if (!w->trim_timer)
+        return pp_wire_explain(error, PP_ENOMEM, "out of memory");
+    pp_timer_start(w->trim_timer, TRIM_MS, TRIM_MS);
     err = open_http(w, error);
     if (err == PP_OK)
         pp_account_force(&w->ledger.rows[PP_RES_FILES], pp_process_open_fds());
@@ -264,6 +277,7 @@ static void close_all(struct pp_wire *w)
     pp_clock_file_close(&w->clock);
     pp_data_dir_close(&w->data, w->ended);
     pp_timer_close(w->api_timer);
+    pp_timer_close(w->trim_timer);
     for (char **pin = w->pins; pin && *pin; pin++)
         free(*pin);
     free(w->pins);

@@ -1,10 +1,11 @@
-/* arena.c: an arena is a list of blocks from calloc, the newest first; each is twice as large as
- * the one before, up to a bound. Blocks of this last size are mapped and unmapped one by one
- * (pp_process_return_memory()), so that large arenas leave no memory in the heap.
+/* arena.c: an arena is a list of blocks from calloc, the newest first. Each is twice as large as the
+ * one before up to HEAP_BLOCK; the blocks after that one have MAPPED_BLOCK bytes. These are mapped
+ * and unmapped one by one (pp_process_return_memory()), and the pages of them that nothing was cut
+ * from take no memory. Sizes between the two would leave large holes in the heap.
  *
  * Invariants: small requests are cut from the block `head`; a request that is too big for it
- * gets its own block, which is linked in behind `head`. All blocks together have at most about
- * twice `used` bytes, plus the size of the first block. */
+ * gets its own block, which is linked in behind `head`. All blocks together take at most
+ * about twice `used` bytes, plus the size of the first block. */
 #include "base/arena.h"
 
 #include <stdarg.h>
@@ -15,7 +16,7 @@
 
 #include "base/check.h"
 
-enum { FIRST_BLOCK_BYTES = 2 * 1024, LAST_BLOCK = 512 * 1024, DEFAULT_MAX = 256 * 1024 * 1024 };
+enum { FIRST_BLOCK_BYTES = 2 * 1024, HEAP_BLOCK = 64 * 1024, MAPPED_BLOCK = 512 * 1024, DEFAULT_MAX = 256 * 1024 * 1024 };
 
 struct pp_arena_block {
     struct pp_arena_block *next;
@@ -42,8 +43,8 @@ void pp_arena_fini(struct pp_arena *a)
 static struct pp_arena_block *grow(struct pp_arena *a, size_t n)
 {
     size_t usual = a->head ? a->head->cap * 2 : FIRST_BLOCK_BYTES;
-    if (usual > LAST_BLOCK)
-        usual = LAST_BLOCK;
+    if (usual > HEAP_BLOCK)
+        usual = MAPPED_BLOCK;
     size_t cap = n > usual ? n : usual;
     struct pp_arena_block *b = calloc(1, sizeof *b + cap);
     if (!b)

@@ -73,6 +73,11 @@ void pp_process_return_memory(void)
     mallopt(M_MMAP_THRESHOLD, 512 * 1024);
 }
 
+void pp_process_trim_memory(void)
+{
+    malloc_trim(0);
+}
+
 /* What the kernel's two calls read and write, in their first version. glibc has it, and functions
  * for these calls, only since 2.41. */
 struct scheduling {

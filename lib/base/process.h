@@ -20,6 +20,11 @@ double pp_process_cpu_seconds(void);
  * MiB, so that after some large bodies the heap keeps their memory (mallopt(3),
  * M_MMAP_THRESHOLD). */
 void pp_process_return_memory(void);
+/* Returns to the system what is free in whole pages of the heaps of all threads (malloc_trim(3)).
+ * glibc alone returns only the end of a heap, so that one block that stays there would keep
+ * everything before it resident. Threads that allocate wait meanwhile, about 1 ms for each 10 MiB
+ * that are free. */
+void pp_process_trim_memory(void);
 
 /* Makes the scheduler run the calling thread in long slices, of 20 ms: a thread with bulk work.
  * Then a thread that wakes up on the same processor interrupts it at once. With equal slices it

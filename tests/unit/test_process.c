@@ -82,6 +82,30 @@ static void one_thread_gets_long_slices(void **state)
     assert_int_equal(slice_ns(), mine);
 }
 
+/* Between blocks that stay, what was freed is resident until it is trimmed. */
+static void free_pages_go_back(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 512, BYTES = 100000 };
+    char *large[BLOCKS], *small[BLOCKS];
+    pp_process_return_memory();
+    for (int i = 0; i < BLOCKS; i++) {
+        assert_non_null(large[i] = malloc(BYTES));
+        memset(large[i], 1, BYTES);
+        assert_non_null(small[i] = malloc(1000));
+    }
+    for (int i = 0; i < BLOCKS; i++)
+        free(large[i]);
+    uint64_t before = pp_process_resident_bytes();
+    pp_process_trim_memory();
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* their allocators have no trim */
+    assert_true(pp_process_resident_bytes() + BLOCKS * BYTES * 9ull / 10 < before);
+#endif
+    (void)before;
+    for (int i = 0; i < BLOCKS; i++)
+        free(small[i]);
+}
+
 /* Large blocks and large arenas go back to the system when they are freed, even if smaller blocks
  * behind them stay. */
 static void large_blocks_go_back(void **state)
@@ -119,7 +143,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(descriptors_are_counted), cmocka_unit_test(the_limit_is_the_soft_one),
         cmocka_unit_test(memory_and_time),         cmocka_unit_test(one_thread_gets_long_slices),
-        cmocka_unit_test(large_blocks_go_back),
+        cmocka_unit_test(free_pages_go_back),      cmocka_unit_test(large_blocks_go_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
