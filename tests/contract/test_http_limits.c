@@ -182,9 +182,9 @@ static void the_inactive_go_first(void **state)
 static void the_least_active_goes(void **state)
 {
     /* No connection was inactive for long, so the server closes those whose last activity is
-     * oldest, but no body. */
+     * oldest, and then bodies that are behind, the older one first. */
     (void)state;
-    gives_up(false, (const int[]){6, 4, 5, 3, 2, 1}, 4);
+    gives_up(false, (const int[]){6, 4, 5, 3, 1, 2}, 6);
 }
 
 static const char post[] = "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nx";
@@ -365,6 +365,46 @@ static void bodies_of_a_crowd_give_way(void **state)
     for (int i = 0; i < 3; i++)
         pp_hc_close(&more[i]);
     close_full_of_bodies(&e, c);
+}
+
+/* An address that is full of bodies makes room for itself: the body that is furthest behind gives
+ * way, but none that arrives fast enough. */
+static void an_address_makes_room_for_itself(void **state)
+{
+    (void)state;
+    enum { ENOUGH = 16 * 1024 };
+    static char block[ENOUGH];
+    struct pp_http_options o = patient();
+    struct pp_echo e;
+    struct pp_hc slow, fast, next;
+    memset(block, 'x', sizeof block);
+    o.max_per_address = 2;
+    pp_echo_open(&e, &o);
+    pp_test_clock_hold(e.loop);
+    join(&fast, &e, NULL, large);
+    join(&slow, &e, NULL, large);
+    pp_hc_send(&fast, block, ENOUGH);
+    pp_hc_send(&slow, block, ENOUGH - 1);
+    be_read(&fast);
+    be_read(&slow);
+    pp_test_clock_pass(e.loop, 1000);
+    for (int i = 0; i < 2; i++) {
+        join(&next, &e, NULL, i == 0 ? get : large);
+        if (i == 0)
+            expect_status(&next, 200);
+        pp_hc_wait_end(&slow);
+        pp_hc_close(i == 0 ? &next : &slow);
+    }
+    pp_hc_send(&next, block, ENOUGH);
+    be_read(&next);
+    join(&slow, &e, NULL, get);
+    expect_status(&slow, 503);
+    assert_false(pp_hc_ended(&fast));
+    pp_test_clock_release(e.loop);
+    pp_hc_close(&next);
+    pp_hc_close(&slow);
+    pp_hc_close(&fast);
+    pp_echo_close(&e);
 }
 
 /* A newcomer that has not sent its request, or only a part of the head, does not give way at once
@@ -953,6 +993,7 @@ int main(void)
         cmocka_unit_test(silent_connections_are_held_back),
         cmocka_unit_test(bodies_that_stall_give_way),
         cmocka_unit_test(bodies_of_a_crowd_give_way),
+        cmocka_unit_test(an_address_makes_room_for_itself),
         cmocka_unit_test(newcomers_have_time),
         cmocka_unit_test(slow_bodies_give_way),
         cmocka_unit_test(waiting_requests_give_way),

@@ -21,8 +21,10 @@
  *                 connection of its address is never cut here.
  *   8. active     the least recently active of the idle ones and the heads, but not for a newcomer
  *                 whose address has more connections
+ *   9. own        at the limit of an address only: the body that is furthest behind SLOW_BYTES a
+ *                 window, however young
  *
- * A window is a second by default. "Inactive" means that no byte has come, and that the kernel
+ * A window is a second, or a part of body_timeout_ms if that is short. "Inactive" means that no byte has come, and that the kernel
  * holds none which the server has not read. The server never closes a connection whose request the
  * handler has, nor a stream: streams are in none of the lists.
  *
@@ -40,8 +42,8 @@
 enum {
     LOOK = 32,         /* a search looks at this many connections of a list at most */
     LOOK_BODIES = 256, /* and at this many bodies, which costs no system call for each */
-    /* Number of windows in body_timeout_ms: with the default, a window lasts one second. */
-    WINDOWS = 30,
+    WINDOW_MS = 1000, /* a window, */
+    WINDOWS = 30,     /* but body_timeout_ms has at least this many */
     BODY_WINDOWS = 5,
     CROWD = 2,
     SPARES = 8,
@@ -64,7 +66,7 @@ bool pp_conn_quiet(const struct pp_conn *c)
 int64_t pp_http_window(const struct pp_http *s)
 {
     int64_t ms = s->options.body_timeout_ms / WINDOWS;
-    return ms > 0 ? ms : 1;
+    return ms < 1 ? 1 : ms < WINDOW_MS ? ms : WINDOW_MS;
 }
 
 /* --- the connections among which the server chooses --- */
@@ -181,23 +183,27 @@ static struct pp_http_peer *crowd(const struct scope *at, const struct pp_http_p
     return most && most->n / CROWD >= peer->n ? most : NULL;
 }
 
-/* Returns the body that is furthest behind of the address that has most, or NULL. */
-static struct pp_conn *crowded_body(const struct scope *at, const struct pp_http_peer *peer)
+/* Returns the address' body that is furthest behind, and further than `lag` bytes; or NULL. */
+static struct pp_conn *furthest_behind(struct pp_http_peer *of, int64_t lag)
 {
-    struct pp_http_peer *most = at->peer ? NULL : crowd(at, peer);
     struct pp_conn *best = NULL;
     int looked = 0;
-    if (!most)
-        return NULL;
-    pp_assert(most != peer, "an address has more connections than it has");
-    pp_list_each (it, &most->ranks[PP_RANK_BODY]) {
+    pp_list_each (it, &of->ranks[PP_RANK_BODY]) {
         struct pp_conn *c = pp_container_of(it, struct pp_conn, in_peer);
-        if (!c->spare && (!best || pp_conn_body_lag(c) > pp_conn_body_lag(best)))
+        if (!c->spare && pp_conn_body_lag(c) > lag) {
             best = c;
+            lag = pp_conn_body_lag(c);
+        }
         if (++looked == LOOK)
             break;
     }
     return best;
+}
+
+static struct pp_conn *crowded_body(const struct scope *at, const struct pp_http_peer *peer)
+{
+    struct pp_http_peer *most = crowd(at, peer);
+    return most ? furthest_behind(most, INT64_MIN) : NULL;
 }
 
 /* Returns the least recently active of the idle connections and the heads, or NULL; if `peer` is
@@ -225,7 +231,7 @@ static struct pp_conn *least_active(const struct scope *at, const struct pp_http
 
 /* --- choosing --- */
 
-static struct pp_conn *choose(struct pp_http *s, const struct scope *at, const struct pp_http_peer *peer)
+static struct pp_conn *choose(struct pp_http *s, const struct scope *at, struct pp_http_peer *peer)
 {
     struct pp_conn *c = newest_fresh(at);
     if (!c)
@@ -242,9 +248,11 @@ static struct pp_conn *choose(struct pp_http *s, const struct scope *at, const s
         c = least_active(at, NULL);
     if (!c)
         c = slow_reader(at);
-    if (!c)
+    if (!c && !at->peer)
         c = crowded_body(at, peer);
-    return c ? c : least_active(at, peer);
+    if (!c)
+        c = least_active(at, peer);
+    return c || !at->peer ? c : furthest_behind(peer, 0);
 }
 
 static void evict(struct pp_conn *c)
