@@ -1,5 +1,5 @@
-/* arena.c: an arena is a list of blocks from calloc, the newest first. Each is twice as large as the
- * one before up to HEAP_BLOCK; the blocks after that one have MAPPED_BLOCK bytes. These are mapped
+/* arena.c: an arena is a list of blocks from calloc, the newest first. Each is twice as large as
+ * the one before up to HEAP_BLOCK; the blocks after that one have MAPPED_BLOCK bytes. These are mapped
  * and unmapped one by one (pp_process_return_memory()), and the pages of them that nothing was cut
  * from take no memory. Sizes between the two would leave large holes in the heap.
  *
@@ -16,7 +16,12 @@
 
 #include "base/check.h"
 
-enum { FIRST_BLOCK_BYTES = 2 * 1024, HEAP_BLOCK = 64 * 1024, MAPPED_BLOCK = 512 * 1024, DEFAULT_MAX = 256 * 1024 * 1024 };
+enum {
+    FIRST_BLOCK_BYTES = 2 * 1024,
+    HEAP_BLOCK = 64 * 1024,
+    MAPPED_BLOCK = 512 * 1024,
+    DEFAULT_MAX = 256 * 1024 * 1024
+};
 
 struct pp_arena_block {
     struct pp_arena_block *next;

@@ -1,5 +1,5 @@
 /* Tests the HTTP server as callers see it: good and bad requests, sent byte by byte over raw
- * sockets. test_http_limits.c tests limits and timeouts. */
+ * sockets. test_http_limits.c tests limits and timeouts, test_http_evict.c who gives way. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -24,9 +24,10 @@
  *   9. own        at the limit of an address only: the body that is furthest behind SLOW_BYTES a
  *                 window, however young
  *
- * A window is a second, or a part of body_timeout_ms if that is short. "Inactive" means that no byte has come, and that the kernel
- * holds none which the server has not read. The server never closes a connection whose request the
- * handler has, nor a stream: streams are in none of the lists.
+ * A window is a second, or a part of body_timeout_ms if that is short. "Inactive" means that no
+ * byte has come, and that the kernel holds none which the server has not read. The server never
+ * closes a connection whose request the handler has, nor a stream: streams are in none of the
+ * lists.
  *
  * If nobody gives way, the newcomer gets one of SPARES places that are kept for supervisors: its
  * first request must be one that the handler permits there (pp_http_request.spare), and its
@@ -42,8 +43,8 @@
 enum {
     LOOK = 32,         /* a search looks at this many connections of a list at most */
     LOOK_BODIES = 256, /* and at this many bodies, which costs no system call for each */
-    WINDOW_MS = 1000, /* a window, */
-    WINDOWS = 30,     /* but body_timeout_ms has at least this many */
+    WINDOW_MS = 1000,  /* a window, */
+    WINDOWS = 30,      /* but body_timeout_ms has at least this many */
     BODY_WINDOWS = 5,
     CROWD = 2,
     SPARES = 8,
