@@ -1,11 +1,11 @@
 /* arena.c: an arena is a list of blocks from calloc, the newest first. Each is twice as large as
- * the one before up to HEAP_BLOCK; the blocks after that one have MAPPED_BLOCK bytes. These are mapped
- * and unmapped one by one (pp_process_return_memory()), and the pages of them that nothing was cut
- * from take no memory. Sizes between the two would leave large holes in the heap.
+ * the one before up to HEAP_BLOCK; the blocks after that one have MAPPED_BLOCK bytes. These are
+ * mapped and unmapped one by one (pp_process_return_memory()), and the pages of them that nothing
+ * was cut from take no memory. Sizes between the two would leave large holes in the heap.
  *
- * Invariants: small requests are cut from the block `head`; a request that is too big for it
- * gets its own block, which is linked in behind `head`. All blocks together take at most
- * about twice `used` bytes, plus the size of the first block. */
+ * Invariants: small requests are cut from the block `head`; a request that is too big for it gets
+ * its own block, which is linked in behind `head`. All blocks together take at most about twice
+ * `used` bytes, plus the size of the first block. */
 #include "base/arena.h"
 
 #include <stdarg.h>

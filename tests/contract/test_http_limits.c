@@ -1,7 +1,7 @@
 /* Tests the HTTP server's limits: timeouts, connections per address and in total, draining, and
  * thousands of idle and slow connections that delay no other request. test_http_evict.c tests who
- * gives way at a limit, test_http_memory.c the memory of bodies and answers. Tests about time hold the clock,
- * and move it once the server has read all sent bytes. */
+ * gives way at a limit, test_http_memory.c the memory of bodies and answers. Tests about time hold
+ * the clock, and move it once the server has read all sent bytes. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <setjmp.h>
