@@ -460,13 +460,13 @@ static const struct {
     {count_tasks, PP_ROLE_CRON, LEADER, 10 * SECOND, NULL, "open tasks not counted"},
     {count_ingest, PP_ROLE_CRON | PP_ROLE_API, EVERY_PROCESS, 10 * SECOND, NULL, "ingest queue not counted"},
     {count_outbox, PP_ROLE_CRON, LEADER, 10 * SECOND, NULL, "outbox not counted"},
-    {clean_batches, PP_ROLE_CRON, LEADER, 10 * MINUTE, NULL, "old batches not removed"},
-    {clean_keys, PP_ROLE_CRON, LEADER, 10 * MINUTE, NULL, "old idempotency keys not removed"},
+    {clean_batches, PP_ROLE_CRON, LEADER, MINUTE, NULL, "old batches not removed"},
+    {clean_keys, PP_ROLE_CRON, LEADER, MINUTE, NULL, "old idempotency keys not removed"},
     /* Every process that appends events also removes old ones: a fleet may have no process with the
      * role cron, and the log stays bounded all the same. Removing twice changes nothing. */
     {clean_events, PP_ROLE_CRON | PP_ROLE_API | PP_ROLE_DELIVER, EVERY_PROCESS, 10 * SECOND, NULL,
      "old events not removed"},
-    {clean_deliveries, PP_ROLE_CRON, LEADER, 10 * MINUTE, NULL, "old deliveries not removed"},
+    {clean_deliveries, PP_ROLE_CRON, LEADER, MINUTE, NULL, "old deliveries not removed"},
 };
 
 #define JOBS (sizeof(jobs) / sizeof(*jobs))
