@@ -34,6 +34,7 @@ struct store {
     enum pp_err submit_err, err;
     struct pp_route_row rows[ROWS]; /* sorted by client and domain */
     size_t n_rows, reads, saves;
+    bool endless; /* true: each read returns a whole page of rows that were not read before */
     struct pp_route_row saved[ROWS];
     size_t n_saved;
     struct move moves[MOVES];
@@ -94,6 +95,23 @@ static int compare(const struct pp_route_row *row, const char *client, const cha
     return by_client || !domain ? by_client : strcmp(row->domain, domain);
 }
 
+static void read_endless(const struct store *s, struct pp_store_routes *r)
+{
+    assert_true(s->reads <= PP_ROUTES_MAX / r->limit);
+    r->n = r->limit;
+    r->more = true;
+    r->rows = pp_arena_array(r->req.arena, r->n, sizeof(*r->rows));
+    assert_non_null(r->rows);
+    for (size_t i = 0; i < r->n; i++)
+        r->rows[i] = (struct pp_route_row){
+            .client = "42",
+            .domain = pp_arena_printf(r->req.arena, "%08zu.test", s->reads * r->limit + i),
+            .tier_ms = 5000,
+            .weight_sum = 1,
+            .value_sum = 1,
+            .samples = 100};
+}
+
 static enum pp_err store_routes(struct pp_task_store *base, struct pp_store_routes *r)
 {
     struct store *s = &kit_of(base)->store;
@@ -101,6 +119,10 @@ static enum pp_err store_routes(struct pp_task_store *base, struct pp_store_rout
 
     s->reads++;
     assert_int_equal(!r->after_client, !r->after_domain);
+    if (s->endless) {
+        read_endless(s, r);
+        return later(s, &r->req);
+    }
     while (from < s->n_rows && r->after_client &&
            compare(&s->rows[from], r->after_client, r->after_domain) <= 0)
         from++;
@@ -585,6 +607,19 @@ static void routes_are_read_at_start(void **state)
     kit_close(k);
 }
 
+/* The store may have more routes than the table keeps; the rest is not read. */
+static void no_more_routes_are_read_than_kept(void **state)
+{
+    struct kit *k = kit_new();
+
+    (void)state;
+    k->store.endless = true;
+    open_routes(k);
+    pp_test_until(k->loop, idle, k->routes, 60000);
+    assert_int_equal(k->store.reads, PP_ROUTES_MAX / 1000); /* one read per 1000 rows */
+    kit_close(k);
+}
+
 static void a_late_read_undoes_nothing(void **state)
 {
     struct kit *k = kit_new();
@@ -715,6 +750,7 @@ int main(void)
         cmocka_unit_test(saves_many_routes_in_batches),
         cmocka_unit_test(unlearned_routes_are_not_saved),
         cmocka_unit_test(routes_are_read_at_start),
+        cmocka_unit_test(no_more_routes_are_read_than_kept),
         cmocka_unit_test(a_late_read_undoes_nothing),
         cmocka_unit_test(only_the_leader_decides_and_saves),
         cmocka_unit_test(a_failing_store_does_no_harm),
