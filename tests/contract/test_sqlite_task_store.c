@@ -184,15 +184,61 @@ static void a_disk_that_fails(void **state)
     sk_check_counts(k, "c", "b_2", "a b");
 }
 
+/* Returns true if the first step of the query's plan is this one. */
+static bool begins_with(sqlite3 *db, const char *query, const char *wanted)
+{
+    char sql[2048];
+    sqlite3_stmt *st;
+
+    snprintf(sql, sizeof sql, "EXPLAIN QUERY PLAN %s", query);
+    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &st, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_step(st), SQLITE_ROW);
+    const char *step = (const char *)sqlite3_column_text(st, 3);
+    bool same = strstr(step, wanted) != NULL;
+    if (!same)
+        print_error("%s: %s\n", query, step);
+    sqlite3_finalize(st);
+    return same;
+}
+
+/* A page of a list reads only the batches that it shows, however many others there are. */
+static void lists_of_batches_use_their_indexes(void **state)
+{
+    struct store_kit *k = *state;
+#define X(name, sql) [PP_Q_##name] = sql,
+    static const char *const queries[] = {PP_STORE_QUERIES(X)};
+#undef X
+    static const struct {
+        int query;
+        const char *step;
+    } lists[] = {
+        {PP_Q_BATCH_LIST, "(id<?)"},
+        {PP_Q_BATCH_LIST_CLIENT, "batches_client (client=? AND id<?)"},
+        {PP_Q_BATCH_LIST_STATE, "batches_state (state=? AND id<?)"},
+        {PP_Q_BATCH_LIST_BOTH, "batches_client_state (client=? AND state=? AND id<?)"},
+    };
+    sqlite3 *db;
+
+    assert_int_equal(sqlite3_open(k->place, &db), SQLITE_OK);
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        assert_true(begins_with(db, queries[lists[i].query], lists[i].step));
+    sqlite3_close(db);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, sk_open, sk_close)
 
 int main(void)
 {
     const struct CMUnitTest own[] = {
-        T(one_process_at_a_time), T(nobody_else_can_read_the_files),
-        T(links_are_refused),     T(newer_schema_is_refused),
-        T(an_older_schema),       T(not_a_database),
-        T(a_disk_that_fails),     T(a_page_ends_after_its_bytes),
+        T(one_process_at_a_time),
+        T(nobody_else_can_read_the_files),
+        T(links_are_refused),
+        T(newer_schema_is_refused),
+        T(an_older_schema),
+        T(not_a_database),
+        T(a_disk_that_fails),
+        T(a_page_ends_after_its_bytes),
+        T(lists_of_batches_use_their_indexes),
     };
     int failed = pp_suite_task_store(&subject);
     return failed + cmocka_run_group_tests_name("sqlite's own", own, NULL, NULL);
