@@ -380,6 +380,53 @@ static void a_gzip_bomb_ends_where_the_caller_says(void **state)
     assert_in_range(g.n, 1 << 20, (1 << 20) + (64 << 10));
 }
 
+/* --- bytes that are no content --- */
+
+static const struct {
+    const char *name, *begin, *again;
+    size_t again_n;
+} wastes[] = {
+    {"empty blocks of gzip", OK "Content-Encoding: gzip\r\n\r\n\x1f\x8b\x08\0\0\0\0\0\0\x03",
+     "\0\0\0\xff\xff", 5},
+    {"bytes behind the end of gzip",
+     OK "Content-Encoding: gzip\r\n\r\n\x1f\x8b\x08\0\0\0\0\0\0\x03\x03\0\0\0\0\0\0\0\0\0", "again", 5},
+    {"an extension of a chunk", OK "Transfer-Encoding: chunked\r\n\r\n5;", "x=y;", 4},
+};
+
+/* Sends the first bytes of a waste, and then the others without an end. */
+static enum pp_origin_next send_waste(struct pp_origin_conn *c, const char *request, void *data)
+{
+    static const size_t begin_n[] = {sizeof(OK "Content-Encoding: gzip\r\n\r\n") - 1 + 10,
+                                     sizeof(OK "Content-Encoding: gzip\r\n\r\n") - 1 + 20,
+                                     sizeof(OK "Transfer-Encoding: chunked\r\n\r\n5;") - 1};
+    size_t i = *(const size_t *)data, n = 0;
+    char block[60000]; /* a multiple of each again_n */
+
+    (void)request;
+    for (; n < sizeof(block); n += wastes[i].again_n)
+        memcpy(block + n, wastes[i].again, wastes[i].again_n);
+    if (pp_origin_write(c, wastes[i].begin, begin_n[i]))
+        while (pp_origin_write(c, block, n))
+            ;
+    return PP_ORIGIN_CLOSE;
+}
+
+static void waste_has_a_bound(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(wastes) / sizeof(*wastes); i++) {
+        struct kit k;
+        struct get g;
+        kit_open(&k, send_waste, &i, NULL);
+        get_run(&g, &k, "/");
+        if (g.x.code != PP_CODE_BAD_RESPONSE || !strstr(g.x.detail, "far more bytes than content"))
+            fail_msg("%s: code %u (%s)", wastes[i].name, g.x.code, g.x.detail);
+        assert_int_equal(g.n, 0);
+        get_fini(&g);
+        kit_close(&k);
+    }
+}
+
 int pp_suite_fetcher_answers(void)
 {
     const struct CMUnitTest tests[] = {
@@ -392,6 +439,7 @@ int pp_suite_fetcher_answers(void)
         cmocka_unit_test(heads_have_a_bound),
         cmocka_unit_test(compressed_bodies_are_decoded),
         cmocka_unit_test(a_gzip_bomb_ends_where_the_caller_says),
+        cmocka_unit_test(waste_has_a_bound),
     };
 
     return cmocka_run_group_tests_name("fetcher: answers", tests, NULL, NULL);

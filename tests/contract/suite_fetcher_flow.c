@@ -1,5 +1,7 @@
 /* suite_fetcher_flow.c: tests that a caller may stop, pause, abort and restart an exchange in
  * every phase that the contract allows. */
+#include <uv.h>
+
 #include "suite_fetcher_kit.h"
 
 /* --- pauses and stops --- */
@@ -100,6 +102,48 @@ static void stop_after_a_pause(void **state)
     assert_true(g.x.stopped);
     get_fini(&g);
     kit_until(k, origin_idle, k->o);
+}
+
+/* --- fast hosts --- */
+
+enum { MANY = 64 << 20, PIECES_A_TURN = 250, READ_NS = 100000 };
+
+struct turns {
+    struct get g;
+    int bodies, most; /* calls of body() until the last turn; most calls in one turn */
+};
+
+/* Takes long enough to read a piece that the host always has the next one ready. */
+static void read_slowly(struct get *g)
+{
+    uint64_t begin = uv_hrtime();
+    (void)g;
+    while (uv_hrtime() - begin < READ_NS)
+        ;
+}
+
+static bool has_much(void *arg)
+{
+    struct turns *t = arg;
+    int n = t->g.bodies - t->bodies;
+    if (n > t->most)
+        t->most = n;
+    t->bodies = t->g.bodies;
+    return t->g.n >= MANY;
+}
+
+/* A host whose bytes arrive faster than they are read leaves the loop its turns. */
+static void a_fast_host_leaves_turns(void **state)
+{
+    struct kit *k = *state;
+    struct turns t = {.most = 0};
+    get_init(&t.g, k, "/endless");
+    t.g.on_body = read_slowly;
+    get_start(&t.g);
+    kit_until(k, has_much, &t);
+    get_abort(&t.g);
+    get_fini(&t.g);
+    assert_in_range(t.most, 1, PIECES_A_TURN);
 }
 
 /* --- abort --- */
@@ -327,6 +371,7 @@ int pp_suite_fetcher_flow(void)
         KIT_TEST(stop_in_the_body, kit_serve),
         cmocka_unit_test(a_paused_body_resumes),
         KIT_TEST(stop_after_a_pause, kit_serve),
+        KIT_TEST(a_fast_host_leaves_turns, kit_serve),
         cmocka_unit_test(abort_in_every_phase),
         KIT_TEST(abort_closes_the_connection, kit_serve),
         cmocka_unit_test(abort_from_a_callback),

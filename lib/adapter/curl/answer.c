@@ -401,7 +401,9 @@ size_t pp_curl_on_body(char *p, size_t one, size_t n, void *data)
         t->held = true;
         return CURL_WRITEFUNC_PAUSE;
     }
-    switch (t->head.encoded ? pp_curl_decode(t, p, n) : t->x->events->body(t->x, p, n)) {
+    if (pp_curl_rests(t))
+        return CURL_WRITEFUNC_PAUSE;
+    switch (t->head.encoded ? pp_curl_decode(t, p, n) : pp_curl_give(t, p, n)) {
     case PP_FLOW_GO: return t->x ? n : CURL_WRITEFUNC_ERROR;
     case PP_FLOW_PAUSE: t->paused = t->held = true; return CURL_WRITEFUNC_PAUSE;
     default: t->stopped = !t->verdict && !t->bad_coding; return CURL_WRITEFUNC_ERROR;

@@ -73,7 +73,7 @@ enum pp_flow pp_curl_decode(struct pp_curl_transfer *t, const void *p, size_t n)
             return PP_FLOW_STOP;
         }
         full = d->out_n == sizeof(d->out);
-        enum pp_flow flow = d->out_n > 0 ? t->x->events->body(t->x, d->out, d->out_n) : PP_FLOW_GO;
+        enum pp_flow flow = d->out_n > 0 ? pp_curl_give(t, d->out, d->out_n) : PP_FLOW_GO;
         if (flow == PP_FLOW_PAUSE)
             d->used = n - d->z.avail_in;
         if (flow != PP_FLOW_GO || !t->x)

@@ -94,8 +94,10 @@ static void transfer_clear(struct pp_curl_transfer *t)
     t->verdict = 0;
     t->stopped = t->paused = t->held = false;
     t->name_missed = t->told = t->flushes = t->bad_coding = false;
+    t->content = t->received_before = t->looks = 0;
     t->opened = t->denied = t->n_tried = 0;
     t->socket_errno = 0;
+    t->fd = CURL_SOCKET_BAD;
     t->v6 = false;
     t->error[0] = '\0';
 }
@@ -198,6 +200,7 @@ static void resume_held(struct pp_curl *f)
         CURLcode rc;
         t->held = false;
         f->in_curl++;
+        f->entered_ns = uv_hrtime();
         rc = curl_easy_pause(t->easy, CURLPAUSE_CONT);
         f->in_curl--;
         if (rc != CURLE_OK && t->state == PP_T_RUNNING)
@@ -425,6 +428,7 @@ enum pp_err pp_curl_fetcher_open(struct pp_loop *loop, const struct pp_curl_opti
     pp_list_init(&f->doomed);
     pp_list_init(&f->ended);
     pp_list_init(&f->resuming);
+    pp_list_init(&f->resting);
     pp_list_init(&f->nudged);
     pp_curl_poll_init(f);
     if (!o)

@@ -4,6 +4,7 @@
  *   decode.c   decodes bodies with a Content-Encoding
  *   outcome.c  turns a CURLcode into a code of code.h and a sentence for the merchant
  *   poll.c     drives libcurl's sockets and timer by libuv
+ *   pace.c     bounds the time and the bytes that one answer takes
  *   answer.c   has libcurl's callbacks of one transfer: addresses, request, head, body
  *   setup.c    sets the options of an easy handle: constant ones, and those of one request
  *   fetcher.c  is the port: pool of transfers, start, abort, resume, done; sets transfers' states
@@ -118,8 +119,12 @@ struct pp_curl_transfer {
     struct pp_curl_head head;
     uint16_t verdict; /* the code of code.h for which this adapter ended the transfer; 0: it did not */
     bool stopped;
-    bool paused; /* the user has paused the exchange and not resumed it */
-    bool held;   /* libcurl's transfer is paused */
+    bool paused;              /* the user has paused the exchange and not resumed it */
+    bool held;                /* libcurl's transfer is paused, by the user or by pace.c */
+    curl_socket_t fd;         /* the socket that libcurl waited for last */
+    uint64_t content;         /* bytes of content that the user got */
+    uint64_t received_before; /* bytes that had come on the connection at the first look */
+    unsigned looks;           /* number of calls of pp_curl_on_progress() for the body */
 
     bool literal;     /* the URL's host is an IP address, not a name */
     bool name_missed; /* libcurl does not know the addresses of the host's name, so the request failed */
@@ -158,10 +163,12 @@ struct pp_curl {
     struct pp_curl_poll poll;
     struct pp_curl_pins pins;
     /* Lists of transfers by state. A running transfer is in a list (`resuming` or `nudged`) only
-     * while settle() has work for it. An ENDED transfer that is paused is in no list. */
-    struct pp_list idle, waiting, doomed, ended, resuming, nudged;
-    size_t n_live;    /* number of exchanges that were started and have not ended */
-    unsigned in_curl; /* how many calls of libcurl that may call back are on the stack */
+     * while settle() has work for it, and in `resting` until the loop's next turn. An ENDED
+     * transfer that is paused is in no list. */
+    struct pp_list idle, waiting, doomed, ended, resuming, resting, nudged;
+    size_t n_live;       /* number of exchanges that were started and have not ended */
+    uint64_t entered_ns; /* when the last call of libcurl that may take long began, by uv_hrtime() */
+    unsigned in_curl;    /* how many calls of libcurl that may call back are on the stack */
     bool settling, closed;
     /* Set by fetcher.c: does the queued work and calls done() for the transfers that have ended.
      * Must not be called from within libcurl. */
@@ -213,6 +220,22 @@ static inline void pp_curl_enlist(struct pp_curl_transfer *t, struct pp_list *li
     pp_curl_unlist(t);
     t->list = list;
     pp_list_push(list, &t->node);
+}
+
+/* pace.c: returns whether the transfer must rest until the loop's next turn, because libcurl has
+ * run for long. The caller then pauses it. */
+bool pp_curl_rests(struct pp_curl_transfer *t);
+/* libcurl's CURLOPT_XFERINFOFUNCTION; `t` is a struct pp_curl_transfer. */
+int pp_curl_on_progress(void *t, curl_off_t in_all, curl_off_t in, curl_off_t out_all, curl_off_t out);
+
+/* Gives the next n bytes of content to the user. */
+static inline enum pp_flow pp_curl_give(struct pp_curl_transfer *t, const void *p, size_t n)
+{
+    enum pp_flow flow = t->x->events->body(t->x, p, n);
+
+    if (flow == PP_FLOW_GO)
+        t->content += n;
+    return flow;
 }
 
 /* setup.c: options of an easy handle. pp_curl_setup() sets the constant ones. */

@@ -31,6 +31,7 @@ static const struct outcome
     bad_http = {PP_CODE_BAD_RESPONSE, "%s sent something that is not a correct HTTP answer"},
     bad_chunk = {PP_CODE_BAD_RESPONSE, "%s sent a chunk that is not correct"},
     bad_coding = {PP_CODE_BAD_RESPONSE, "%s sent compressed content that cannot be decoded"},
+    wasteful = {PP_CODE_BAD_RESPONSE, "%s sent far more bytes than content"},
     big_head = {PP_CODE_HEADER_TOO_LARGE, "%s sent more header than is accepted"},
     denied = {PP_CODE_DENIED_ADDRESS, "%s has an address that is not public"},
     bad_tls = {PP_CODE_TLS_FAILED, "%s: the secure connection failed"},
@@ -50,8 +51,9 @@ static const struct {
     {CURLE_HTTP2, &bad_http},
     {CURLE_HTTP2_STREAM, &lost}, /* the host has reset the HTTP/2 stream */
     {CURLE_BAD_CONTENT_ENCODING, &bad_coding},
-    {CURLE_FILESIZE_EXCEEDED, &bad_http}, /* libcurl returns this for a length beyond 2^63 */
-    {CURLE_OK, &lost},                    /* libcurl 7.88 reports success for a head that breaks off */
+    {CURLE_ABORTED_BY_CALLBACK, &wasteful}, /* pp_curl_on_progress() has ended the transfer */
+    {CURLE_FILESIZE_EXCEEDED, &bad_http},   /* libcurl returns this for a length beyond 2^63 */
+    {CURLE_OK, &lost},                      /* libcurl 7.88 reports success for a head that breaks off */
     {CURLE_PARTIAL_FILE, &truncated},
     {CURLE_GOT_NOTHING, &lost_early},
     {CURLE_SEND_ERROR, &lost},

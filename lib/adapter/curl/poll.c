@@ -26,6 +26,7 @@ static void act(struct pp_curl *f, curl_socket_t fd, int events)
     int running;
 
     f->in_curl++;
+    f->entered_ns = uv_hrtime();
     (void)curl_multi_socket_action(f->multi, fd, events, &running);
     f->in_curl--;
     f->poll.dirty = true;
@@ -111,18 +112,18 @@ void pp_curl_nudge(struct pp_curl_transfer *t)
     t->f->poll.dirty = true;
 }
 
-/* Nudges the transfer of an easy handle: its attempt to connect may have failed. */
-static void nudge(CURL *easy)
+/* Returns the transfer of an easy handle that has an exchange, or NULL. */
+static struct pp_curl_transfer *transfer_of(CURL *easy)
 {
     struct pp_curl_transfer *t = NULL;
 
-    if (curl_easy_getinfo(easy, CURLINFO_PRIVATE, &t) == CURLE_OK && t && t->x)
-        pp_curl_nudge(t);
+    return curl_easy_getinfo(easy, CURLINFO_PRIVATE, &t) == CURLE_OK && t && t->x ? t : NULL;
 }
 
 static int on_socket(CURL *easy, curl_socket_t fd, int what, void *fetcher, void *unused)
 {
     struct pp_curl_socket *s = find(fetcher, fd);
+    struct pp_curl_transfer *t = transfer_of(easy);
 
     (void)unused;
     if (!s)
@@ -137,10 +138,13 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *fetcher, void
         s->want = 0; /* the poll handle stays armed until the next transfer */
         if (what == CURL_POLL_REMOVE && !s->kept) {
             drop(s);
-            nudge(easy);
+            if (t) /* its attempt to connect may have failed */
+                pp_curl_nudge(t);
         }
         return 0;
     }
+    if (t)
+        t->fd = fd;
     arm(s, s->want);
     return 0;
 }
@@ -173,11 +177,15 @@ static void on_check(uv_check_t *check)
         f->settle(f);
 }
 
+/* Ends the rests of transfers. This must not be a timer's callback: libuv 1.44 would run a timer
+ * that is due at once again and again. */
 static void on_kick(uv_idle_t *idle)
 {
     struct pp_curl *f = idle->data;
 
     (void)uv_idle_stop(idle);
+    while (f->resting.n > 0)
+        pp_curl_enlist(pp_container_of(f->resting.head.next, struct pp_curl_transfer, node), &f->resuming);
     f->settle(f);
 }
 

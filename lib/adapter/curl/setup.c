@@ -52,7 +52,7 @@ static CURLcode set_policy(CURL *e)
     SET(SSL_VERIFYHOST, 2L);
     SET(SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
     SET(NOSIGNAL, 1L);
-    SET(NOPROGRESS, 1L);
+    SET(NOPROGRESS, 0L); /* pace.c needs the callback */
     SET(TCP_NODELAY, 1L);
     SET(DNS_CACHE_TIMEOUT, NAMES_FOREVER);
     return rc;
@@ -89,6 +89,8 @@ static CURLcode set_callbacks(CURL *e, struct pp_curl_transfer *t)
     SET(HEADERDATA, t);
     SET(WRITEFUNCTION, pp_curl_on_body);
     SET(WRITEDATA, t);
+    SET(XFERINFOFUNCTION, pp_curl_on_progress);
+    SET(XFERINFODATA, t);
     return rc;
 }
 
