@@ -346,13 +346,18 @@ uint64_t world_open_photos(struct world *w, uint8_t queue)
     return r.counts[queue].photos;
 }
 
-void world_put_client(struct world *w, const struct pp_client *client)
+void world_store_client(struct world *w, const struct pp_client *client)
 {
     struct pp_store_put_client r = {.req = request(w), .client = *client};
     assert_int_equal(w->store->ops->put_client(w->store, &r), PP_OK);
     pp_test_until(w->loop, is_true, &w->done, 5000);
     assert_int_equal(r.req.err, PP_OK);
     pp_arena_fini(&w->arena);
+}
+
+void world_put_client(struct world *w, const struct pp_client *client)
+{
+    world_store_client(w, client);
     pp_claimer_client_changed(w->p.claimer, client);
 }
 

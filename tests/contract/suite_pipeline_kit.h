@@ -82,6 +82,8 @@ struct pp_batch world_batch(struct world *w, const char *id);
 struct pp_batch world_finished(struct world *w, const char *id);
 /* Returns the number of tasks in a queue that wait for a claim. */
 uint64_t world_open_photos(struct world *w, uint8_t queue);
+/* Stores the settings of a client, as another process does that dies before it announces them. */
+void world_store_client(struct world *w, const struct pp_client *client);
 /* Stores the settings of a client and announces them to the pipeline. */
 void world_put_client(struct world *w, const struct pp_client *client);
 

@@ -1,7 +1,7 @@
 /* test_pipeline.c: the stages from plan to settle run in one process with the embedded adapters,
  * against a real origin, and turn entries of the ingest queue into finished items.
- * test_pipeline_faults.c has failing ports, test_pipeline_limits.c has limits, and tests/scenario
- * runs the whole product. */
+ * test_pipeline_faults.c has failing ports, test_pipeline_limits.c has limits,
+ * test_pipeline_settings.c has settings that change, and tests/scenario runs the whole product. */
 #include "adapter/sqlite/sqlite_store.h"
 #include "runtime/loop.h"
 #include "suite_pipeline_kit.h"

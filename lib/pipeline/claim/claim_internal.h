@@ -38,9 +38,11 @@ struct claim_settings {
      * applies. */
     bool own_rpm, own_concurrency;
     bool paused;
-    bool stale;      /* The settings must be read again. */
+    bool stale;      /* The settings may have changed: nothing starts until they are read again. */
     bool loading;    /* A read of the settings is in flight. */
-    bool superseded; /* The settings changed during a read, so the answer of that read is ignored. */
+    bool superseded; /* New settings came during a read, so the answer of that read is ignored. */
+    /* The settings may have changed during a read, so they are still stale after its answer. */
+    bool reread;
     struct pp_headers *headers;
 };
 

@@ -99,6 +99,7 @@ enum pp_claim_reason claim_reason(struct claim_client *c, uint32_t due)
     enum pp_claim_reason reason = c->claimer->draining                 ? PP_CLAIM_DRAINING
                                   : pp_gate_closed(c->claimer->o.gate) ? PP_CLAIM_LOCAL_FAULT
                                   : c->settings.paused                 ? PP_CLAIM_PAUSED
+                                  : c->settings.stale                  ? PP_CLAIM_SETTINGS_LOADING
                                                                        : slot_reason(c);
     if (reason != PP_CLAIM_NONE)
         return reason;

@@ -142,13 +142,16 @@ static uint32_t hops_to_grant(struct claim_cycle *cy, struct claim_client *c)
 static void gather_hops(struct claim_cycle *cy)
 {
     struct pp_claimer *claimer = cy->claimer;
+    struct claim_client *unready[CLAIM_CYCLE_CLIENTS];
+    size_t n_unready = 0, left = claimer->parked.n;
 
-    for (size_t left = claimer->parked.n; left > 0 && cy->n_clients < CLAIM_CYCLE_CLIENTS / 2; left--) {
+    for (; left > 0 && cy->n_clients < CLAIM_CYCLE_CLIENTS / 2 && n_unready < CLAIM_CYCLE_CLIENTS; left--) {
         struct pp_node *node = pp_list_pop(&claimer->parked);
         struct claim_client *c = pp_container_of(node, struct claim_client, parked_node);
         pp_list_push(&claimer->parked, node);
-        if (c->state != CLAIM_HELD) { /* the slot was lost after the transfers were parked */
-            claim_clients_prepare(claimer, &c, 1);
+        /* the slot was lost, or the settings became stale, after the transfers were parked */
+        if (c->state != CLAIM_HELD || c->settings.stale) {
+            unready[n_unready++] = c;
             continue;
         }
         uint32_t n = hops_to_grant(cy, c);
@@ -157,6 +160,7 @@ static void gather_hops(struct claim_cycle *cy)
         cy->granted[cy->n_clients] = n;
         cy->clients[cy->n_clients++] = c;
     }
+    claim_clients_prepare(claimer, unready, n_unready);
 }
 
 /* Returns the client's index in the cycle. Adds the client, unless it is in the cycle already

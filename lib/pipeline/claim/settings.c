@@ -1,5 +1,9 @@
 /* settings.c: reads clients' settings from the store: when a client first has a task for this
- * worker, and again when the settings may have changed. */
+ * worker, and again when the settings may have changed.
+ *
+ * Settings that may have changed are stale until a read of them is answered, and meanwhile the
+ * worker starts nothing for the client. So a worker that hears of a lower limit does not exceed it,
+ * even if it can't read the limit at once. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,27 +83,27 @@ static void settings_in_force(struct claim_client *c)
     claim_wake(c->claimer);
 }
 
+static void end_read(struct claim_client *c)
+{
+    c->settings.loading = c->settings.superseded = c->settings.reread = false;
+}
+
 /* Handles the settings of one client, or NULL if it has none. If the settings were changed while
  * the read was in flight, the answer is older than the change and is ignored. */
 static void on_settings_read(struct claim_client *c, const struct pp_client *own)
 {
-    c->settings.loading = false;
     if (!c->settings.superseded)
         apply(c, own);
-    c->settings.superseded = false;
+    c->settings.stale = c->settings.reread;
+    end_read(c);
     settings_in_force(c);
 }
 
 static void on_settings_failed(struct claim_client *c)
 {
-    c->settings.loading = false;
-    if (c->settings.superseded) {
-        c->settings.superseded = false;
-        settings_in_force(c);
-        return;
-    }
-    c->settings.stale = true;
-    claim_unblock_in(c, CLAIM_TRY_AGAIN_MS);
+    end_read(c);
+    if (c->settings.stale)
+        claim_unblock_in(c, CLAIM_TRY_AGAIN_MS);
 }
 
 static void on_loaded(struct pp_req *req)
@@ -146,7 +150,6 @@ static void load_some(struct pp_claimer *claimer, struct claim_client *const *cl
         claim_request_free(load);
     for (size_t i = 0; i < n; i++) {
         pp_assert(!clients[i]->settings.loading, "settings are read twice at once");
-        clients[i]->settings.stale = !sent;
         clients[i]->settings.loading = sent;
         if (!sent)
             claim_unblock_in(clients[i], CLAIM_TRY_AGAIN_MS);
@@ -169,7 +172,7 @@ void pp_claimer_client_changed(struct pp_claimer *claimer, const struct pp_clien
     if (!c)
         return;
     apply(c, client);
-    c->settings.stale = false;
+    c->settings.stale = c->settings.reread = false;
     c->settings.superseded = c->settings.loading;
     settings_in_force(c);
 }
@@ -183,6 +186,7 @@ void pp_claimer_client_stale(struct pp_claimer *claimer, const char *client)
         if (client[0] && strcmp(client, c->id) != 0)
             continue;
         c->settings.stale = true;
+        c->settings.reread = c->settings.loading;
         if (c->settings.loading || c->state == CLAIM_LOADING || claimer->draining)
             continue; /* the settings are read when the client is next served */
         batch[n++] = c;

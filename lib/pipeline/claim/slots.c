@@ -348,8 +348,8 @@ static void for_batches(struct pp_claimer *claimer, bool (*pick)(const struct cl
  * happens when the backlog was full or memory ran out. */
 static bool forgotten(const struct claim_client *c)
 {
-    bool still = c->state == CLAIM_HELD || c->state == CLAIM_WANTED ||
-                 (c->state == CLAIM_LOADING && !c->settings.loading);
+    bool still = !(c->settings.stale && c->settings.loading) &&
+                 (c->state == CLAIM_HELD || c->state == CLAIM_WANTED || c->state == CLAIM_LOADING);
     return c->queues.blocked != 0 && c->slot.in_flight == 0 && !c->settings.paused && still;
 }
 
