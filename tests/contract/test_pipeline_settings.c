@@ -1,6 +1,8 @@
 /* test_pipeline_settings.c: another process changes a client's settings in the store. The worker
- * starts nothing under settings that it knows to be stale. test_pipeline_limits.c has changes
- * through the worker's own process. */
+ * starts nothing under settings that it knows to be stale, and reads settings again even if no
+ * notice says that they have changed. test_pipeline_limits.c has changes through the worker's own
+ * process. */
+#include "pipeline/claim/timing.h"
 #include "runtime/loop.h"
 #include "suite_pipeline_kit.h"
 
@@ -31,6 +33,12 @@ static void fail_reads(struct world *w, unsigned times)
 {
     w->faulty.struck[FAULTY_STORE_clients] = 0;
     faulty_fail(&w->faulty, FAULTY_STORE_clients, FAULTY_BEFORE, PP_EIO, 0, times);
+}
+
+static bool has_transfers(void *data)
+{
+    struct world *w = data;
+    return pp_claimer_transfers(w->p.claimer) > 0;
 }
 
 static bool reads_failed(void *data)
@@ -136,14 +144,106 @@ static void parked_transfers_wait_for_the_limit(void **state)
     assert_int_equal(world_seen(w, "there").requests, 2);
 }
 
+/* --- changes that nobody announces --- */
+
+/* Opens the pipeline of a fleet's worker, whose clients have photos in flight until the end of the
+ * test. Then another process stores a lower limit, and dies before it announces it. */
+static void open_untold(struct world *w)
+{
+    w->params.sole_worker = false;
+    w->params.tiers[0].timeout_ms = w->params.tiers[1].timeout_ms = 600000;
+    w->params.lease_ms = 600000;
+    w->step_ms = 100;
+    open_with_slot(w);
+    world_post(w, "42", "b_1", 1, 1, PP_REFRESH_KNOWN, "bytes=2000&delay=600000");
+    world_until(w, has_transfers, w);
+    world_store_client(w, &one_at_once);
+}
+
+/* The worker reads the settings again after a while. It reads them for all clients in one request,
+ * and not more often than it must. */
+static void a_change_is_read_without_a_notice(void **state)
+{
+    struct world *w = *state;
+
+    open_untold(w);
+    world_post(w, "43", "b_2", 1, 1, PP_REFRESH_KNOWN, "bytes=2000&delay=600000");
+    world_run(w, 10000);
+    unsigned reads = w->faulty.calls[FAULTY_STORE_clients];
+    assert_int_equal(view_of(w).concurrency, OLD_CONCURRENCY);
+    world_run(w, CLAIM_REREAD_MS);
+    assert_int_equal(view_of(w).concurrency, 1);
+    assert_in_range(w->faulty.calls[FAULTY_STORE_clients], reads + 1, reads + 2);
+}
+
+/* The worker can't read the settings again. It serves the client until they are too old. */
+static void old_settings_are_not_used(void **state)
+{
+    struct world *w = *state;
+
+    open_untold(w);
+    fail_reads(w, 1000000);
+    world_run(w, CLAIM_REREAD_MS + 5000);
+    world_post(w, "42", "b_2", 1, 1, PP_REFRESH_KNOWN, "bytes=2000&second=1");
+    world_finished(w, "b_2");
+    world_run(w, CLAIM_SETTINGS_MS - CLAIM_REREAD_MS);
+    uint64_t claims = w->p.metrics.claims;
+    world_post(w, "42", "b_3", 3, 1, PP_REFRESH_KNOWN, "bytes=2000&third=1");
+    world_run(w, 5000);
+    assert_int_equal(view_of(w).reason, PP_CLAIM_SETTINGS_LOADING);
+    assert_int_equal(w->p.metrics.claims, claims);
+    fail_reads(w, 0);
+    world_run(w, 5000);
+    assert_int_equal(view_of(w).concurrency, 1);
+    assert_int_equal(view_of(w).reason, PP_CLAIM_CONCURRENCY); /* The first photo is in flight. */
+    assert_int_equal(w->p.metrics.claims, claims);
+}
+
+/* A client is paused. Another process resumes it, and dies before it announces that. */
+static void resumed_without_a_notice(void **state)
+{
+    struct world *w = *state;
+    struct pp_client c = {.id = "42", .paused = true};
+
+    w->params.sole_worker = false;
+    w->step_ms = 100;
+    open_with_slot(w);
+    world_put_client(w, &c);
+    world_post(w, "42", "b_1", 1, 1, PP_REFRESH_KNOWN, "bytes=2000&second=1");
+    world_run(w, 5000);
+    c.paused = false;
+    world_store_client(w, &c);
+    assert_int_equal(world_batch(w, "b_1").photos[PP_OUTCOME_OPEN], 1);
+    world_run(w, CLAIM_REREAD_MS);
+    world_finished(w, "b_1");
+}
+
+/* A worker that is alone gets every change from its own process, and does not read settings
+ * again. */
+static void alone(void **state)
+{
+    struct world *w = *state;
+
+    w->params.tiers[0].timeout_ms = w->params.tiers[1].timeout_ms = 600000;
+    w->step_ms = 100;
+    open_with_slot(w);
+    world_post(w, "42", "b_1", 1, 1, PP_REFRESH_KNOWN, "bytes=2000&delay=600000");
+    world_until(w, has_transfers, w);
+    unsigned reads = w->faulty.calls[FAULTY_STORE_clients];
+    world_run(w, CLAIM_SETTINGS_MS + 5000);
+    world_post(w, "42", "b_2", 1, 1, PP_REFRESH_KNOWN, "bytes=2000&second=1");
+    world_finished(w, "b_2");
+    assert_int_equal(w->faulty.calls[FAULTY_STORE_clients], reads);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
     const struct CMUnitTest tests[] = {
-        T(a_limit_that_cannot_be_read),
-        T(other_clients_are_served),
-        T(announced_while_they_are_read),
-        T(parked_transfers_wait_for_the_limit),
+        T(a_limit_that_cannot_be_read),       T(other_clients_are_served),
+        T(announced_while_they_are_read),     T(parked_transfers_wait_for_the_limit),
+        T(a_change_is_read_without_a_notice), T(old_settings_are_not_used),
+        T(resumed_without_a_notice),          T(alone),
     };
 #undef T
     return cmocka_run_group_tests_name("pipeline: settings", tests, NULL, NULL);

@@ -16,10 +16,12 @@
  *   - others get a notice, then read the settings from the store, again after CLAIM_TRY_AGAIN_MS
  *     (1 s) if that fails. Tasks that they have claimed before, up to CLAIM_AHEAD_LEAD_MS (250 ms)
  *     ahead of their permits, still start;
+ *     While they know that they must read the settings, they claim nothing for the client;
  *   - a process that is cut off gets no notice. It stops sending when half of its lease is over.
- *     Its requests may still have ended later, but no new one starts.
- * So 3 s are enough without faults, and with faults the length of a lease and 3 s. A run in which
- * the store fails for longer than that must stop changing limits, or set a longer grace.
+ *     Its requests may still have ended later, but no new one starts;
+ *   - if nobody sends a notice, they claim nothing under settings that they have read
+ *     CLAIM_SETTINGS_MS (60 s) ago. The caller sets such a limit only then.
+ * So 3 s are enough without faults, and with faults the length of a lease and 3 s.
  *
  * Times are in ms of the simulated world and never go back from call to call. The record belongs
  * to one thread. To add a rule, add a value to enum sim_rule and call report() in record.c. */

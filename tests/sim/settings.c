@@ -5,6 +5,10 @@
  *     ^                           |                     |
  *     +------- not answered, or the process was lost, or it did not reach Redis
  *
+ * Some changes stay untold: the process writes the settings, and dies before it tells anybody. The
+ * operator does not repeat such a change. A lower limit counts when all workers must have read the
+ * settings again.
+ *
  * From the first try on, a request may keep the old or the new limits, so the record gets the
  * higher ones. A client has one change at a time, so that a late write never undoes a later one. */
 #include <stdlib.h>
@@ -12,8 +16,9 @@
 #include "base/check.h"
 #include "fleet.h"
 #include "pipeline/claim/claim.h"
+#include "pipeline/claim/timing.h"
 
-enum { PATIENCE_MS = 20000, SURE_MS = 8000, AGAIN_MS = 1000 };
+enum { PATIENCE_MS = 20000, SURE_MS = 8000, UNTOLD_MS = CLAIM_SETTINGS_MS + SURE_MS, AGAIN_MS = 1000 };
 
 struct sim_setting {
     struct sim_fleet *f;
@@ -24,7 +29,7 @@ struct sim_setting {
     struct put *current;   /* the newest try; NULL: none is in flight */
     struct sim_node *node; /* wrote the change, in its start number `start`; NULL: not written yet */
     unsigned start;
-    bool changing;
+    bool changing, untold;
 };
 
 /* One request. A try whose process crashed is left alone. */
@@ -62,13 +67,13 @@ static void on_written(struct pp_req *req)
     struct put *t = req->data;
     struct sim_setting *s = t->s;
 
-    if (req->err == PP_OK && t->node->part)
+    if (req->err == PP_OK && t->node->part && !s->untold)
         tell(t->node->part, &t->put.client);
     if (s->current == t) {
         s->current = NULL;
         s->node = req->err == PP_OK ? t->node : NULL;
         s->start = t->start;
-        pp_sim_event_in(&s->next, (req->err == PP_OK ? SURE_MS : AGAIN_MS) * 1000);
+        pp_sim_event_in(&s->next, (req->err != PP_OK ? AGAIN_MS : s->untold ? UNTOLD_MS : SURE_MS) * 1000);
     }
     pp_arena_fini(&t->arena);
     free(t);
@@ -116,7 +121,7 @@ static void on_next(void *data)
     struct sim_setting *s = data;
 
     s->current = NULL;
-    if (!is_told(s)) {
+    if (s->untold ? !s->node : !is_told(s)) {
         put(s);
         return;
     }
@@ -145,6 +150,7 @@ void sim_settings_change(struct sim_fleet *f)
     if (s->changing)
         return;
     s->changing = true;
+    s->untold = f->swarm.untold > 0 && below(s, 100) < f->swarm.untold;
     s->new_rpm = below(s, 4) == 0 ? 0 : SIM_SETTING_RPM_MIN + (uint32_t)below(s, 600);
     s->new_concurrency = 1 + (uint32_t)below(s, 16);
     uint32_t rpm = s->rpm == 0 || s->new_rpm == 0 ? 0 : s->rpm > s->new_rpm ? s->rpm : s->new_rpm;

@@ -44,6 +44,7 @@ static void draw_faults(struct sim_swarm *s, struct pp_rng *r)
         s->late_ms = between(r, 10, 3000);
     }
     s->drift_ppm = pp_rng_below(r, 2) == 0 ? between(r, 1, 200) : 0;
+    s->untold = pp_rng_below(r, 2) == 0 ? between(r, 1, 50) : 0;
 }
 
 /* Mostly limits that matter; some are so high that each client is cut into shares for several
@@ -160,6 +161,7 @@ static const struct sim_field fields[] = {
     FAULT(disk_full_every_ms, DAY_MS),
     FAULT(broker_away_every_ms, DAY_MS),
     FAULT(settings_every_ms, DAY_MS),
+    FAULT(untold, 100),
     FAULT(lose_requests, 10000),
     FAULT(lose_answers, 10000),
     FAULT(late, 10000),

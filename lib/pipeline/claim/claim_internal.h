@@ -38,11 +38,14 @@ struct claim_settings {
      * applies. */
     bool own_rpm, own_concurrency;
     bool paused;
-    bool stale;      /* The settings may have changed: nothing starts until they are read again. */
+    /* The settings have never been read, or were announced as changed. Use claim_settings_stale() to
+     * ask. */
+    bool stale;
     bool loading;    /* A read of the settings is in flight. */
     bool superseded; /* New settings came during a read, so the answer of that read is ignored. */
     /* The settings may have changed during a read, so they are still stale after its answer. */
     bool reread;
+    int64_t read_ms; /* At this loop time the settings were known to be those of the store. */
     struct pp_headers *headers;
 };
 
@@ -213,6 +216,9 @@ void claim_set_state(struct claim_client *c, enum claim_state to);
 /* Returns true if this worker holds the slot, and the coordinator's record of it covers everything
  * that `c` starts (core/slot.h). */
 bool claim_client_covered(const struct claim_client *c);
+/* Returns true if the client's settings may have changed since this worker has read them. Then
+ * nothing starts for the client until they are read again. */
+bool claim_settings_stale(const struct claim_client *c);
 /* Returns why nothing starts for `c`, whose queues in the mask `due` have due tasks. */
 enum pp_claim_reason claim_reason(struct claim_client *c, uint32_t due);
 /* Returns how early a task of `c` may be claimed now, in ms before its permit is free; 0: only when
@@ -277,7 +283,7 @@ void claim_request_answered(struct claim_request *a);
 
 /* Reads the settings of up to CLAIM_CYCLE_CLIENTS clients from the store. None of them may have a
  * read in flight. */
-void claim_settings_load(struct pp_claimer *claimer, struct claim_client *const *clients, size_t n);
+void claim_settings_load(struct pp_claimer *claimer, struct claim_client **clients, size_t n);
 /* Passes new settings on to the slot. If the slot is the client's only share, the settings apply at
  * once. Otherwise the slot is released, because the client must be cut into shares again. */
 void claim_settings_to_slot(struct claim_client *c);

@@ -92,6 +92,13 @@ static enum pp_claim_reason slot_reason(const struct claim_client *c)
     }
 }
 
+bool claim_settings_stale(const struct claim_client *c)
+{
+    const struct pp_claimer *claimer = c->claimer;
+    return c->settings.stale || (!claimer->o.params->sole_worker &&
+                                 pp_loop_now(claimer->o.loop) - c->settings.read_ms >= CLAIM_SETTINGS_MS);
+}
+
 enum pp_claim_reason claim_reason(struct claim_client *c, uint32_t due)
 {
     struct pp_slot *s = &c->slot;
@@ -99,7 +106,7 @@ enum pp_claim_reason claim_reason(struct claim_client *c, uint32_t due)
     enum pp_claim_reason reason = c->claimer->draining                 ? PP_CLAIM_DRAINING
                                   : pp_gate_closed(c->claimer->o.gate) ? PP_CLAIM_LOCAL_FAULT
                                   : c->settings.paused                 ? PP_CLAIM_PAUSED
-                                  : c->settings.stale                  ? PP_CLAIM_SETTINGS_LOADING
+                                  : claim_settings_stale(c)            ? PP_CLAIM_SETTINGS_LOADING
                                                                        : slot_reason(c);
     if (reason != PP_CLAIM_NONE)
         return reason;

@@ -150,7 +150,7 @@ static void gather_hops(struct claim_cycle *cy)
         struct claim_client *c = pp_container_of(node, struct claim_client, parked_node);
         pp_list_push(&claimer->parked, node);
         /* the slot was lost, or the settings became stale, after the transfers were parked */
-        if (c->state != CLAIM_HELD || c->settings.stale) {
+        if (c->state != CLAIM_HELD || claim_settings_stale(c)) {
             unready[n_unready++] = c;
             continue;
         }

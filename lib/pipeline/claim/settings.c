@@ -1,9 +1,14 @@
 /* settings.c: reads clients' settings from the store: when a client first has a task for this
- * worker, and again when the settings may have changed.
+ * worker, when a notice says that they have changed, and every CLAIM_REREAD_MS.
  *
  * Settings that may have changed are stale until a read of them is answered, and meanwhile the
  * worker starts nothing for the client. So a worker that hears of a lower limit does not exceed it,
- * even if it can't read the limit at once. */
+ * even if it can't read the limit at once.
+ *
+ * The process that writes settings may die before it sends the notice, or not learn that its write
+ * succeeded. So settings also become stale CLAIM_SETTINGS_MS after the last read: whatever happens
+ * to a notice, a worker claims nothing under settings that were replaced longer ago. A worker that
+ * is alone gets every change from its own process. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,21 +93,29 @@ static void end_read(struct claim_client *c)
     c->settings.loading = c->settings.superseded = c->settings.reread = false;
 }
 
-/* Handles the settings of one client, or NULL if it has none. If the settings were changed while
- * the read was in flight, the answer is older than the change and is ignored. */
-static void on_settings_read(struct claim_client *c, const struct pp_client *own)
+/* Handles the settings of one client, or NULL if it has none, as they were at asked_ms or later. If
+ * the settings were changed while the read was in flight, the answer is older than the change and
+ * is ignored. */
+static void on_settings_read(struct claim_client *c, const struct pp_client *own, int64_t asked_ms)
 {
-    if (!c->settings.superseded)
+    const struct claim_settings before = c->settings, *s = &c->settings;
+    bool was_stale = claim_settings_stale(c);
+
+    if (!s->superseded) {
         apply(c, own);
-    c->settings.stale = c->settings.reread;
+        c->settings.read_ms = asked_ms;
+    }
+    c->settings.stale = s->reread;
     end_read(c);
-    settings_in_force(c);
+    if (was_stale || s->rpm != before.rpm || s->concurrency != before.concurrency ||
+        s->paused != before.paused)
+        settings_in_force(c);
 }
 
 static void on_settings_failed(struct claim_client *c)
 {
     end_read(c);
-    if (c->settings.stale)
+    if (claim_settings_stale(c))
         claim_unblock_in(c, CLAIM_TRY_AGAIN_MS);
 }
 
@@ -120,19 +133,19 @@ static void on_loaded(struct pp_req *req)
     for (size_t i = 0; req->err == PP_OK && i < r->n; i++) {
         struct claim_client *c = claim_client_find(claimer, r->clients[i].id);
         if (c && c->settings.loading)
-            on_settings_read(c, &r->clients[i]);
+            on_settings_read(c, &r->clients[i], load->asked_ms);
     }
     for (size_t i = 0; i < r->n_ids; i++) {
         struct claim_client *c = claim_client_find(claimer, r->ids[i]);
         if (c && c->settings.loading && req->err == PP_OK)
-            on_settings_read(c, NULL);
+            on_settings_read(c, NULL, load->asked_ms);
         else if (c && c->settings.loading)
             on_settings_failed(c);
     }
     claim_request_answered(load);
 }
 
-static void load_some(struct pp_claimer *claimer, struct claim_client *const *clients, size_t n)
+static void load_some(struct pp_claimer *claimer, struct claim_client **clients, size_t n)
 {
     struct pp_task_store *store = claimer->o.store;
     struct claim_request *load = claim_request_new(claimer);
@@ -151,13 +164,13 @@ static void load_some(struct pp_claimer *claimer, struct claim_client *const *cl
     for (size_t i = 0; i < n; i++) {
         pp_assert(!clients[i]->settings.loading, "settings are read twice at once");
         clients[i]->settings.loading = sent;
-        if (!sent)
+        if (!sent && claim_settings_stale(clients[i]))
             claim_unblock_in(clients[i], CLAIM_TRY_AGAIN_MS);
     }
     claimer->requests += sent;
 }
 
-void claim_settings_load(struct pp_claimer *claimer, struct claim_client *const *clients, size_t n)
+void claim_settings_load(struct pp_claimer *claimer, struct claim_client **clients, size_t n)
 {
     size_t each = claimer->load_singly ? 1 : n;
     for (size_t i = 0; i < n; i += each)
@@ -174,6 +187,7 @@ void pp_claimer_client_changed(struct pp_claimer *claimer, const struct pp_clien
     apply(c, client);
     c->settings.stale = c->settings.reread = false;
     c->settings.superseded = c->settings.loading;
+    c->settings.read_ms = pp_loop_now(claimer->o.loop);
     settings_in_force(c);
 }
 

@@ -114,7 +114,7 @@ void claim_clients_prepare(struct pp_claimer *claimer, struct claim_client **cli
     pp_assert(n <= CLAIM_CYCLE_CLIENTS, "more clients are prepared than a cycle has");
     for (size_t i = 0; i < n; i++) {
         struct claim_client *c = clients[i];
-        if (c->settings.stale && !c->settings.loading)
+        if (claim_settings_stale(c) && !c->settings.loading)
             stale[n_stale++] = c;
         wanted |= wants_slot(c);
         if (c->state == CLAIM_WANTED && c->refused_until_ms > wall)
@@ -317,6 +317,14 @@ static bool pick_renewal(const struct claim_client *c, int64_t now)
     return c->state == CLAIM_HELD && pp_slot_renewal_due(&c->slot, now);
 }
 
+/* Returns true if the settings of a client that this worker serves, or would serve if it were not
+ * paused, are to be read again, so that they do not become stale. */
+static bool pick_reread(const struct claim_client *c, int64_t now)
+{
+    return (c->state == CLAIM_HELD || c->settings.paused) && !c->settings.loading &&
+           now - c->settings.read_ms >= CLAIM_REREAD_MS;
+}
+
 static bool pick_held(const struct claim_client *c, int64_t now)
 {
     (void)now;
@@ -348,7 +356,7 @@ static void for_batches(struct pp_claimer *claimer, bool (*pick)(const struct cl
  * happens when the backlog was full or memory ran out. */
 static bool forgotten(const struct claim_client *c)
 {
-    bool still = !(c->settings.stale && c->settings.loading) &&
+    bool still = !(claim_settings_stale(c) && c->settings.loading) &&
                  (c->state == CLAIM_HELD || c->state == CLAIM_WANTED || c->state == CLAIM_LOADING);
     return c->queues.blocked != 0 && c->slot.in_flight == 0 && !c->settings.paused && still;
 }
@@ -369,6 +377,8 @@ void pp_claimer_tend_slots(struct pp_claimer *claimer)
     claim_let_go(claimer);
     for_batches(claimer, pick_done, release);
     for_batches(claimer, pick_renewal, renew);
+    if (!claimer->o.params->sole_worker && !claimer->draining)
+        for_batches(claimer, pick_reread, claim_settings_load);
     HASH_ITER (hh, claimer->clients, c, next) {
         if (c->state == CLAIM_WANTED && idle(c, now))
             claim_client_free(c);

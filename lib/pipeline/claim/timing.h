@@ -23,6 +23,12 @@ enum {
      * multiple of CLAIM_AHEAD_GRID_MS. */
     CLAIM_AHEAD_LEAD_MS = 250,
     CLAIM_AHEAD_GRID_MS = 1000,
+    /* --- intervals of clients' settings --- */
+    /* In a fleet, the settings of the clients that a worker serves are read again this long after
+     * the last read. */
+    CLAIM_REREAD_MS = 30000,
+    /* In a fleet, settings are stale this long after the last read. */
+    CLAIM_SETTINGS_MS = 60000,
     /* --- intervals of slots --- */
     CLAIM_IDLE_MS = 10000, /* a slot without tasks is released after this time */
     /* After a resource of this worker has failed for this long, the worker leaves its slots and
@@ -53,6 +59,8 @@ _Static_assert(CLAIM_WAIT_MAX_MS <= CLAIM_AHEAD_LEAD_MS, "a claim ahead comes af
 _Static_assert(CLAIM_AHEAD_GRID_MS % CLAIM_AHEAD_LEAD_MS == 0, "the lead does not divide the grid");
 _Static_assert(CLAIM_RECHECK_MS <= CLAIM_TRY_AGAIN_MS, "a full tier waits longer than a failed port");
 _Static_assert(CLAIM_TRY_AGAIN_MS % CLAIM_REFUSED_GRID_MS == 0, "retries after failures leave the grid");
+/* While the store answers, settings are read again before they are stale, even if some reads fail. */
+_Static_assert(CLAIM_SETTINGS_MS - CLAIM_REREAD_MS >= 20 * CLAIM_TRY_AGAIN_MS, "settings are read too late");
 /* A worker requests a slot only after the workers with a higher score have had their turn. */
 _Static_assert(CLAIM_HINT_MS >= CLAIM_AFTER_YOU_MS, "a hint is followed before the first worker's turn");
 _Static_assert(CLAIM_AFTER_ALL_MS % CLAIM_AFTER_YOU_MS == 0, "the cap cuts a turn");
