@@ -99,6 +99,10 @@ void pp_slot_granted(struct pp_slot *s, const struct pp_slot_terms *terms, const
 void pp_slot_recut(struct pp_slot *s, uint32_t rpm, uint32_t concurrency)
 {
     pp_assert(s->held && s->shares == 1, "a share of several is cut anew");
+    /* A grant reports no more as taken than the share has. So if all is taken, more may be in
+     * flight than that, and a larger share is taken as a whole, too. */
+    if (s->taken == s->share_concurrency)
+        s->taken = concurrency;
     s->rpm = rpm;
     s->concurrency = s->share_concurrency = concurrency;
     pp_ratelimit_set_rpm(&s->rate, rpm);

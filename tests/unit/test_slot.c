@@ -159,6 +159,28 @@ static void the_whole_is_recut_at_once(void **state)
     pp_slot_fini(&s);
 }
 
+/* A crashed holder had more requests in flight than the share of the next holder has places. When
+ * that share becomes larger, none of its places is free before these requests have ended. */
+static void a_share_that_is_taken_stays_taken_when_recut(void **state)
+{
+    struct pp_slot_want w = want_of(20, 2);
+    struct pp_slot s;
+    (void)state;
+
+    w.taken = 2;
+    w.taken_until_ms = 6000;
+    pp_slot_init(&s);
+    pp_slot_granted(&s, &near_terms, &w, 0, 0, 0);
+    pp_slot_recut(&s, 20, 7);
+    assert_int_equal(pp_slot_concurrency(&s, 5999), 0);
+    pp_slot_recut(&s, 20, 1);
+    assert_int_equal(pp_slot_concurrency(&s, 5999), 0);
+    pp_slot_recut(&s, 20, 5);
+    assert_int_equal(pp_slot_concurrency(&s, 5999), 0);
+    assert_int_equal(pp_slot_concurrency(&s, 6000), 5);
+    pp_slot_fini(&s);
+}
+
 static void the_record_covers_what_is_claimed(void **state)
 {
     struct pp_slot s;
@@ -638,6 +660,7 @@ int main(void)
         cmocka_unit_test(a_grant_takes_over_what_others_left),
         cmocka_unit_test(shares_divide_a_client),
         cmocka_unit_test(the_whole_is_recut_at_once),
+        cmocka_unit_test(a_share_that_is_taken_stays_taken_when_recut),
         cmocka_unit_test(the_record_covers_what_is_claimed),
         cmocka_unit_test(the_record_lacks_what_a_claim_asks_for),
         cmocka_unit_test(without_answers_the_record_is_the_limit),
