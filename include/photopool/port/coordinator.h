@@ -155,7 +155,8 @@ struct pp_worker_info {
  * must tolerate a lost one. The sender owns the strings; a receiver may use them during the
  * callback. */
 enum pp_notice_kind {
-    /* a: a client whose settings changed; "": notices were lost, so any client may have changed */
+    /* a: a client whose settings changed; "": notices were lost, so any client may have changed.
+     * The sender may die before it sends the notice, so workers don't rely on it alone. */
     PP_NOTICE_CLIENT,
     /* a route was learned. a, b: client, domain; v: tier_ms, weight_sum, value_sum, samples,
      * updated_at */

@@ -38,8 +38,8 @@ struct claim_settings {
      * applies. */
     bool own_rpm, own_concurrency;
     bool paused;
-    /* The settings have never been read, or were announced as changed. Use claim_settings_stale() to
-     * ask. */
+    /* The settings were never read, or a notice says that they have changed. To ask whether they
+     * may be used, call claim_settings_stale(). */
     bool stale;
     bool loading;    /* A read of the settings is in flight. */
     bool superseded; /* New settings came during a read, so the answer of that read is ignored. */

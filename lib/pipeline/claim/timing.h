@@ -59,7 +59,7 @@ _Static_assert(CLAIM_WAIT_MAX_MS <= CLAIM_AHEAD_LEAD_MS, "a claim ahead comes af
 _Static_assert(CLAIM_AHEAD_GRID_MS % CLAIM_AHEAD_LEAD_MS == 0, "the lead does not divide the grid");
 _Static_assert(CLAIM_RECHECK_MS <= CLAIM_TRY_AGAIN_MS, "a full tier waits longer than a failed port");
 _Static_assert(CLAIM_TRY_AGAIN_MS % CLAIM_REFUSED_GRID_MS == 0, "retries after failures leave the grid");
-/* While the store answers, settings are read again before they are stale, even if some reads fail. */
+/* Settings are read again before they are stale, even if the first reads fail. */
 _Static_assert(CLAIM_SETTINGS_MS - CLAIM_REREAD_MS >= 20 * CLAIM_TRY_AGAIN_MS, "settings are read too late");
 /* A worker requests a slot only after the workers with a higher score have had their turn. */
 _Static_assert(CLAIM_HINT_MS >= CLAIM_AFTER_YOU_MS, "a hint is followed before the first worker's turn");
