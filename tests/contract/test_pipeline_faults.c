@@ -1,6 +1,7 @@
 /* test_pipeline_faults.c: the task store, the ingest queue and the coordinator answer with errors
  * or late, or report that work failed which they have done. Once the faults stop, all work ends. A
  * drain ends even if the faults do not stop. */
+#include "photopool/task_rules.h"
 #include "pipeline/claim/claim.h"
 #include "runtime/loop.h"
 #include "suite_pipeline_kit.h"
@@ -375,6 +376,54 @@ static void the_list_of_tiers_gets_shorter(void **state)
     assert_int_equal(world_finished(w, "b_1").photos[PP_OUTCOME_STORED], 3);
 }
 
+static void mark(struct pp_req *req)
+{
+    *(bool *)req->data = true;
+}
+
+static bool is_marked(void *data)
+{
+    return *(bool *)data;
+}
+
+/* A worker claims a task of the first tier and crashes. Returns the number of tasks claimed. */
+static size_t claim_and_crash(struct world *w, const char *client)
+{
+    bool done = false;
+    struct pp_arena arena;
+    struct pp_claim_want want = {.client = client, .queue = 0, .n = 1, .hash_hi = UINT32_MAX};
+    struct pp_store_claim r = {.req = {.done = mark, .data = &done, .arena = &arena},
+                               .worker = "another-worker",
+                               .lease_ms = 1,
+                               .wants = &want,
+                               .n_wants = 1,
+                               .now_ms = pp_loop_wall(w->loop),
+                               .latest_ms = pp_loop_wall(w->loop)};
+
+    pp_arena_init(&arena, 0);
+    assert_int_equal(w->store->ops->claim(w->store, &r), PP_OK);
+    world_until(w, is_marked, &done);
+    assert_int_equal(r.req.err, PP_OK);
+    size_t n = r.n;
+    pp_arena_fini(&arena);
+    return n;
+}
+
+/* A worker takes a suspect of a tier that it does not serve. The suspect's redirect gets a permit,
+ * although the worker has no place in that tier. */
+static void a_suspect_of_another_tier_is_redirected(void **state)
+{
+    struct world *w = *state;
+
+    w->params.tiers_served = 1u << 1;
+    world_open(w);
+    world_post(w, "42", "b_1", 1, 1, PP_REFRESH_KNOWN, "bytes=2000&hops=2");
+    for (unsigned losses = 0; losses < PP_LOSSES_SUSPECT; losses += (unsigned)claim_and_crash(w, "42"))
+        world_run(w, w->step_ms);
+    assert_int_equal(world_finished(w, "b_1").photos[PP_OUTCOME_STORED], 1);
+    assert_int_equal(w->p.metrics.lapsed, PP_LOSSES_SUSPECT);
+}
+
 /* --- the blob store fails --- */
 
 /* Puts a file in place of the folder of all photos, or removes it again. */
@@ -469,6 +518,7 @@ int main(void)
         T(a_renewal_takes_long),
         T(a_claim_takes_long),
         T(the_list_of_tiers_gets_shorter),
+        T(a_suspect_of_another_tier_is_redirected),
         T(a_failing_blob_store_costs_no_requests),
         T(a_worker_whose_blob_store_fails_hands_over),
     };

@@ -121,6 +121,20 @@ static bool may_start(struct claim_client *c, uint32_t queues)
     return false;
 }
 
+/* Takes a place of its tier for a parked transfer. Returns false if the tier is full. A suspect needs
+ * no place: a worker runs one suspect at a time, also one of a tier that it does not serve. */
+static bool take_room(struct claim_cycle *cy, const struct claim_transfer *t)
+{
+    uint8_t tier = t->base.task->tier;
+
+    if (t->suspect)
+        return true;
+    if (tier_room(cy->claimer, tier, cy->dealt) == 0)
+        return false;
+    cy->dealt[tier]++;
+    return true;
+}
+
 /* Returns how many parked transfers, oldest first, can continue now: each needs a permit, room in
  * its tier and a place in the share. The share may have become smaller since they began. */
 static uint32_t hops_to_grant(struct claim_cycle *cy, struct claim_client *c)
@@ -131,9 +145,8 @@ static uint32_t hops_to_grant(struct claim_cycle *cy, struct claim_client *c)
 
     pp_list_each (node, &c->queues.hops) {
         const struct claim_transfer *t = pp_container_of(node, struct claim_transfer, hop_node);
-        if (n == permits || busy + n >= most || tier_room(cy->claimer, t->base.task->tier, cy->dealt) == 0)
+        if (n == permits || busy + n >= most || !take_room(cy, t))
             break;
-        cy->dealt[t->base.task->tier]++;
         n++;
     }
     return n;
