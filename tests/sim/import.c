@@ -27,6 +27,7 @@ struct import {
     struct pp_sim_event again;
     struct try *current; /* the newest try; NULL: none is in flight */
     unsigned tries;      /* that have not ended; those whose process crashed never do */
+    uint32_t sent_to;    /* bit n: a try was sent to node n */
     bool answered;       /* freed when the last try has ended */
 };
 
@@ -107,6 +108,17 @@ static uint64_t note_post(const struct import *i, const char *process)
     return sim_trace_number(i->s->f->trace);
 }
 
+_Static_assert(SIM_PROCESSES_MAX <= 32, "sent_to has too few bits for the nodes");
+
+static void note_sent_to(struct import *i, const struct sim_node *n)
+{
+    uint32_t bit = UINT32_C(1) << (n - i->s->f->nodes);
+
+    if (i->sent_to != 0 && !(i->sent_to & bit))
+        sim_judge_sent_again(i->s->f->judge, &i->promise);
+    i->sent_to |= bit;
+}
+
 static void post(struct import *i)
 {
     struct sim_fleet *f = i->s->f;
@@ -120,6 +132,7 @@ static void post(struct import *i)
     t->import = i;
     i->current = t;
     i->tries++;
+    note_sent_to(i, n);
     t->post = (struct pp_acceptor_post){
         .body = {.p = i->body.p, .n = i->body.n, .max_items = 10000, .max_photos = 100},
         .key = i->key,

@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "import.h"
 
-enum { NAME_MAX_BYTES = 160, OBJECT_MAX_BYTES = 96, REPORTS_MAX = 20, CALM_MS = 60000 };
+enum { NAME_MAX_BYTES = 160, OBJECT_MAX_BYTES = 96, SPARE_MAX_BYTES = 64, REPORTS_MAX = 20, CALM_MS = 60000 };
 
 /* One item of one batch, by "BATCH ITEM": what was promised, and its result. Either can come first,
  * because the answer to a post can be lost. */
@@ -22,6 +22,13 @@ struct item {
     size_t kept_photos; /* the number that the result has */
     char client[16];    /* "": not known */
     char name[NAME_MAX_BYTES];
+};
+
+/* Items like this one may have results in n batches that no caller knows. */
+struct spare {
+    UT_hash_handle hh;
+    size_t n;
+    char name[SPARE_MAX_BYTES]; /* "CLIENT ITEM PHOTOS" */
 };
 
 /* A result that has reached the broker, by its id. */
@@ -42,6 +49,7 @@ struct object {
 struct sim_judge {
     struct sim_fleet *f;
     struct item *items;
+    struct spare *spares;
     struct result *results;
     struct object *objects;
     size_t n_promised, n_kept, seen;
@@ -186,6 +194,29 @@ void sim_judge_accepted(struct sim_judge *j, const struct sim_promise *promise, 
     json_decref(root);
 }
 
+static struct spare *spare_of(struct sim_judge *j, const char *client, const char *item, size_t photos,
+                              bool add)
+{
+    char name[SPARE_MAX_BYTES];
+    struct spare *s;
+
+    snprintf(name, sizeof name, "%s %s %zu", client, item, photos);
+    HASH_FIND_STR(j->spares, name, s);
+    if (s || !add)
+        return s;
+    s = calloc(1, sizeof *s);
+    pp_assert(s, "the simulator needs memory");
+    memcpy(s->name, name, sizeof name);
+    pp_assert(PP_HASH_ADD(j->spares, s->name, strlen(s->name), s), "the simulator needs memory");
+    return s;
+}
+
+void sim_judge_sent_again(struct sim_judge *j, const struct sim_promise *promise)
+{
+    for (unsigned i = 0; i < promise->n; i++)
+        spare_of(j, promise->client, promise->items[i].id, promise->items[i].photos, true)->n++;
+}
+
 void sim_judge_calm(struct sim_judge *j)
 {
     j->calm_ms = pp_sim_now_ms(j->f->world) + CALM_MS;
@@ -290,6 +321,19 @@ int64_t sim_judge_bound_ms(const struct sim_judge *j)
 
 /* --- the end --- */
 
+/* Returns true if the result of an item that was not promised can come from a post that several
+ * processes have accepted. */
+static bool take_spare(struct sim_judge *j, const struct item *it)
+{
+    const char *id = it->name + strcspn(it->name, " ");
+    struct spare *s = spare_of(j, it->client, id + (*id == ' '), it->kept_photos, false);
+
+    if (!s || s->n == 0)
+        return false;
+    s->n--;
+    return true;
+}
+
 static void check_blob(void *data, const struct pp_memory_blob *blob)
 {
     struct sim_judge *j = data;
@@ -315,7 +359,7 @@ void sim_judge_end(struct sim_judge *j)
     for (const struct item *it = j->items; it; it = it->hh.next) {
         if (it->promised && !it->kept)
             report_item(j, "I10", "no result in time", it);
-        if (!it->promised && all_answered)
+        if (!it->promised && all_answered && !take_spare(j, it))
             report_item(j, "I2", "a result of a batch that no caller knows", it);
     }
     if (!all_answered)

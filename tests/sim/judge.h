@@ -5,7 +5,8 @@
  *   I1, I10  each accepted item revision has its result, within the time that sim_judge_bound_ms()
  *            computes after the last fault
  *   I2       one id, one payload; one result for each item of an accepted batch; no result of a
- *            batch that no caller knows; while nothing fails, no result is sent twice
+ *            batch that no caller knows, unless its post was sent to several processes; while
+ *            nothing fails, no result is sent twice
  *   I4 to I6 by the internet's record (record.h)
  *   I7       each stored photo's object is there, and its bytes have the hash
  *
@@ -30,6 +31,10 @@ struct sim_promise {
 struct sim_judge *sim_judge_open(struct sim_fleet *f);
 /* The batch of this promise was answered with 202 and this body. */
 void sim_judge_accepted(struct sim_judge *j, const struct sim_promise *promise, const char *answer, size_t n);
+/* The post of this promise was sent to one more process. While the ingest queue is away, each of
+ * these processes accepts the post as a batch of its own (journal_queue.h). So one more batch that
+ * looks like this one may have results. */
+void sim_judge_sent_again(struct sim_judge *j, const struct sim_promise *promise);
 /* All faults have ended: from some time on, each result is sent once. */
 void sim_judge_calm(struct sim_judge *j);
 /* Notes a violation of a rule, a constant such as "I5". `about` may be NULL. */
