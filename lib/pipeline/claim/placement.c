@@ -3,10 +3,13 @@
  *
  * A client's slot belongs to the worker with the highest score of weighted rendezvous hashing
  * (core/rendezvous.h). So the same worker keeps the client's open connections, and the clients of a
- * lost worker spread evenly over the others. This is only a preference: the coordinator gives a
- * free slot to any worker that asks. */
+ * lost worker spread evenly over the others. If the workers are of several kinds, the client has a
+ * slot for each kind, as far as its limits permit, and the best worker of each kind comes before
+ * all others. This is only a preference: the coordinator gives a free slot to any worker that
+ * asks. */
 #include <string.h>
 
+#include "core/rank.h"
 #include "core/rendezvous.h"
 #include "core/share.h"
 #include "pipeline/claim/claim_internal.h"
@@ -17,16 +20,13 @@
 /* A worker releases at most one in this many of its slots at a time. */
 #define LET_GO_ONE_IN 8
 #define WORKERS_MAX   256
-#define KINDS_MAX     8
 
-/* The workers of the fleet, as they matter for one client. Workers are of one kind if they serve
- * the same tiers. */
+/* The workers of the fleet, as they matter for one client. */
 struct view {
     uint32_t workers, kinds;
-    bool other_kind; /* true: some worker serves other tiers than this worker */
-    bool starved;    /* a queue that this worker does not serve is overdue */
-    /* number of workers with a higher score for the client; how many of these are settled */
-    uint32_t before, settled_before;
+    uint32_t shares;             /* the client should be cut into this many shares */
+    bool starved;                /* a queue that this worker does not serve is overdue */
+    struct pp_rank_count before; /* workers that should get a share before this worker */
 };
 
 uint32_t pp_claim_capacity(const struct pp_params *p)
@@ -38,9 +38,11 @@ uint32_t pp_claim_capacity(const struct pp_params *p)
     return n;
 }
 
-/* Returns true if one of the client's queues that this worker does not serve is overdue. It is then
- * possible that only workers that don't serve this queue hold the client's slots, so they leave the
- * slots to workers that do. */
+/* Returns true if one of the client's queues that this worker does not serve is overdue. If there are
+ * fewer shares than kinds of workers, it is then possible that only workers that don't serve this
+ * queue hold the client's slots, so they leave the slots to workers that do. With more shares that
+ * need not be: the best worker of each kind gets one. The due time can be too early, because only
+ * workers that serve a queue learn that its tasks are claimed. */
 static bool starves(const struct claim_client *c, int64_t wall)
 {
     int64_t overdue = wall - CLAIM_OVERDUE_LEASES * c->claimer->o.params->lease_ms;
@@ -49,36 +51,6 @@ static bool starves(const struct claim_client *c, int64_t wall)
         if (!claim_serves(c->claimer, q) && pp_backlog_get(c->claimer->backlog, c->id, q) <= overdue)
             return true;
     return false;
-}
-
-static struct view look(const struct claim_client *c)
-{
-    const struct pp_params *p = c->claimer->o.params;
-    struct pp_coordinator *coord = c->claimer->o.coordinator;
-    const char *kinds[KINDS_MAX];
-    struct pp_worker_info w;
-    int64_t wall = claim_wall(c->claimer);
-    struct view v = {.starved = starves(c, wall)};
-    double score = pp_rendezvous_score(c->id, p->worker, pp_claim_capacity(p));
-
-    for (size_t i = 0; i < WORKERS_MAX && coord->ops->worker(coord, i, &w, wall); i++) {
-        if (w.draining || wall - w.seen_at >= CLAIM_GONE_MS)
-            continue;
-        uint32_t k = 0;
-        while (k < v.kinds && strcmp(kinds[k], w.tiers) != 0)
-            k++;
-        if (k == v.kinds && k < KINDS_MAX)
-            kinds[v.kinds++] = w.tiers;
-        v.workers++;
-        bool other = strcmp(w.tiers, p->tiers_text) != 0;
-        v.other_kind |= other;
-        if (strcmp(w.id, p->worker) != 0 &&
-            ((v.starved && other) || pp_rendezvous_score(c->id, w.id, w.capacity) > score)) {
-            v.before++;
-            v.settled_before += wall - w.started_at >= CLAIM_SETTLED_MS;
-        }
-    }
-    return v;
 }
 
 static uint32_t shares_in(const struct view *v, const struct claim_client *c)
@@ -97,32 +69,56 @@ static uint32_t shares_in(const struct view *v, const struct claim_client *c)
     return n > 0 ? n : 1;
 }
 
+static struct view look(const struct claim_client *c)
+{
+    const struct pp_params *p = c->claimer->o.params;
+    struct pp_coordinator *coord = c->claimer->o.coordinator;
+    struct pp_rank rank;
+    struct pp_worker_info w;
+    int64_t wall = claim_wall(c->claimer);
+    struct view v = {0};
+
+    pp_rank_init(&rank, p->tiers_text, pp_rendezvous_score(c->id, p->worker, pp_claim_capacity(p)));
+    for (size_t i = 0; i < WORKERS_MAX && coord->ops->worker(coord, i, &w, wall); i++) {
+        if (w.draining || wall - w.seen_at >= CLAIM_GONE_MS)
+            continue;
+        v.workers++;
+        if (strcmp(w.id, p->worker) != 0)
+            pp_rank_add(&rank, w.tiers, pp_rendezvous_score(c->id, w.id, w.capacity),
+                        wall - w.started_at >= CLAIM_SETTLED_MS);
+    }
+    v.kinds = rank.n_kinds;
+    v.shares = shares_in(&v, c);
+    v.starved = v.shares < v.kinds && starves(c, wall);
+    v.before = v.starved ? pp_rank_before_last(&rank) : pp_rank_before(&rank);
+    return v;
+}
+
 uint32_t claim_shares(const struct claim_client *c)
 {
-    struct view v = look(c);
-    return shares_in(&v, c);
+    return look(c).shares;
 }
 
 int64_t claim_after_you_ms(const struct claim_client *c)
 {
     if (c->claimer->o.params->sole_worker)
         return 0;
-    int64_t ms = CLAIM_AFTER_YOU_MS * look(c).before;
+    int64_t ms = CLAIM_AFTER_YOU_MS * look(c).before.all;
     return ms < CLAIM_AFTER_ALL_MS ? ms : CLAIM_AFTER_ALL_MS;
 }
 
 /* Returns true if this worker should release the slot: because the client must be cut into other
- * shares, because its only share belongs to another worker, or because a queue that this kind of
- * worker does not serve is overdue. The last reason counts only after CLAIM_OVERDUE_LEASES leases,
- * because the release may not help. */
+ * shares, because the shares belong to other workers, or because a queue that this kind of worker
+ * does not serve is overdue. The last reason counts only after CLAIM_OVERDUE_LEASES leases, because
+ * the release may not help. If all workers are of one kind, and there are several shares, it does
+ * not matter which workers hold them. */
 static bool belongs_elsewhere(const struct claim_client *c, int64_t now)
 {
     struct view v = look(c);
-    uint32_t shares = shares_in(&v, c);
-    bool yields = v.starved && v.other_kind &&
-                  now - c->slot.held_ms >= CLAIM_OVERDUE_LEASES * c->claimer->o.params->lease_ms;
+    bool yields = v.starved && now - c->slot.held_ms >= CLAIM_OVERDUE_LEASES * c->claimer->o.params->lease_ms;
 
-    return shares != c->slot.shares || (shares == 1 && v.settled_before > 0) || yields;
+    return v.shares != c->slot.shares || (v.before.settled >= v.shares && (v.shares == 1 || v.kinds > 1)) ||
+           yields;
 }
 
 void claim_let_go(struct pp_claimer *claimer)
