@@ -10,7 +10,7 @@
 
 static const char usage[] =
     "sim [--seeds A..B | --file FILE] [--minutes M] [--set 'NAME=VALUE ...'] [--jobs J] [--plain]\n"
-    "    [--faults] [--events N] [--trace FILE [--from S] [--to S]] [--shrink] [--twice] [--kinds]\n"
+    "    [--faults] [--events N] [--trace FILE [--from S] [--to S]] [--shrink] [--twice]\n"
     "\n"
     "Runs the simulator for each seed: M minutes (10) of a fleet with faults, then until all is done.\n"
     "Exits with 1 if a rule was broken, and prints the seeds that show it. A failing seed, and every\n"
@@ -27,7 +27,6 @@ static const char usage[] =
     "                default is the 10 s before the first violation, or the first 10 s. One seed only.\n"
     "  --shrink      looks for a smaller run in which the same rule is broken, for each broken seed\n"
     "  --twice       runs each seed twice\n"
-    "  --kinds       a third of the seeds has two kinds of workers, which serve different tiers\n"
     "\n"
     "  sim --seeds 17 --faults      one seed again, and what happens in it\n";
 
@@ -57,7 +56,7 @@ bool sim_case_read(struct sim_case *c, const char *line, int64_t busy_ms)
         return false;
     why += strspn(why, "# ");
     snprintf(c->why, sizeof c->why, "%.*s", (int)strcspn(why, "\r\n"), why);
-    c->drawn = c->swarm = sim_swarm_draw(value, busy_ms, false);
+    c->drawn = c->swarm = sim_swarm_draw(value, busy_ms);
     return sim_swarm_set(&c->swarm, end) && sim_swarm_runs(&c->swarm);
 }
 
@@ -83,10 +82,8 @@ struct sim_case sim_options_case(const struct sim_options *o, uint64_t i)
         c = o->cases[i];
     else if (o->plain)
         c.drawn = c.swarm = sim_swarm_plain(o->first + i, o->busy_ms);
-    else {
-        c.drawn = sim_swarm_draw(o->first + i, o->busy_ms, false);
-        c.swarm = sim_swarm_draw(o->first + i, o->busy_ms, o->kinds);
-    }
+    else
+        c.drawn = c.swarm = sim_swarm_draw(o->first + i, o->busy_ms);
     if (!sim_swarm_set(&c.swarm, o->set) || !sim_swarm_runs(&c.swarm))
         fail("wrong members, or too few processes", o->set);
     return c;
@@ -151,7 +148,6 @@ static void read_option(struct sim_options *o, int c, const char *arg)
     case 'f': o->faults = true; break;
     case 't': o->twice = true; break;
     case 'k': o->shrink = true; break;
-    case 'K': o->kinds = true; break;
     case 'x': o->steps = true; break;
     case 'h': fputs(usage, stdout); exit(0);
     default: fputs(usage, stderr); exit(2);
@@ -167,7 +163,7 @@ struct sim_options sim_options_read(int argc, char **argv)
         {"trace", 1, NULL, 'r'},  {"from", 1, NULL, 'F'},    {"to", 1, NULL, 'T'},
         {"plain", 0, NULL, 'p'},  {"faults", 0, NULL, 'f'},  {"twice", 0, NULL, 't'},
         {"shrink", 0, NULL, 'k'}, {"child", 1, NULL, 'c'},   {"steps", 0, NULL, 'x'},
-        {"kinds", 0, NULL, 'K'},  {"help", 0, NULL, 'h'},    {NULL, 0, NULL, 0}};
+        {"help", 0, NULL, 'h'},   {NULL, 0, NULL, 0}};
     struct sim_options o = {.first = 1,
                             .last = 20,
                             .busy_ms = 600000,

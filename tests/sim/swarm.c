@@ -71,7 +71,7 @@ static unsigned draw_photos(const struct sim_swarm *s, struct pp_rng *r)
     return (unsigned)(most / 4 + pp_rng_below(r, most * 3 / 4 + 1));
 }
 
-struct sim_swarm sim_swarm_draw(uint64_t seed, int64_t busy_ms, bool with_kinds)
+struct sim_swarm sim_swarm_draw(uint64_t seed, int64_t busy_ms)
 {
     static const int64_t leases[] = {3000, 5000, 10000, 30000};
     struct sim_swarm s = {.seed = seed, .busy_ms = busy_ms};
@@ -90,8 +90,7 @@ struct sim_swarm sim_swarm_draw(uint64_t seed, int64_t busy_ms, bool with_kinds)
     s.trouble = between(&r, 0, 100);
     s.n_tiers = between(&r, 1, 3);
     s.threads = between(&r, 1, 2);
-    bool kinds = between(&r, 0, 2) == 0;
-    s.kinds = with_kinds && kinds;
+    s.kinds = between(&r, 0, 9) == 0;
     s.lease_ms = leases[pp_rng_below(&r, 4)];
     s.drain_ms = between(&r, 100, 5000);
     s.plan_chunk = between(&r, 5, 200);

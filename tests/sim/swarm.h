@@ -21,9 +21,7 @@ struct sim_swarm {
     unsigned photos_per_min;   /* that all imports post together, on average */
     unsigned trouble;          /* of the hosts, in percent of the usual (behave.h) */
     unsigned n_tiers, threads;
-    /* 1: the workers are of two kinds, which serve different tiers. Drawn only if --kinds asks for
-     * it, because items then starve (seeds 73 and 108). */
-    unsigned kinds;
+    unsigned kinds; /* 1: the workers are of two kinds, which serve different tiers (node.c) */
     uint32_t plan_chunk;
     int64_t lease_ms, drain_ms;
     /* The mean time between two faults of a kind; 0: this seed has none. */
@@ -38,8 +36,8 @@ struct sim_swarm {
     int64_t way_us, jitter_us;
 };
 
-/* Draws a swarm from its seed. Only with_kinds gives some seeds two kinds of workers. */
-struct sim_swarm sim_swarm_draw(uint64_t seed, int64_t busy_ms, bool with_kinds);
+/* Draws a swarm from its seed. */
+struct sim_swarm sim_swarm_draw(uint64_t seed, int64_t busy_ms);
 /* The same sizes as for the figure of speed: 5 processes with all roles, 20 clients, 20 photos a
  * second, no faults but those of the hosts. */
 struct sim_swarm sim_swarm_plain(uint64_t seed, int64_t busy_ms);

@@ -35,8 +35,7 @@ static void test_print_and_set(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 200; seed++) {
-        struct sim_swarm s = sim_swarm_draw(seed, 600000, false), copy = {0},
-                         other = sim_swarm_draw(seed + 1, 1000, false);
+        struct sim_swarm s = sim_swarm_draw(seed, 600000), copy = {0}, other = sim_swarm_draw(seed + 1, 1000);
         char *all = print(&s, NULL), *differs = print(&s, &other);
         assert_true(sim_swarm_set(&copy, all));
         assert_same(&copy, &s);
@@ -73,11 +72,11 @@ static void test_refused(void **state)
         "workers=17", "worker=1",         "clients=0",     "n_tiers=4",       "busy_ms=99999999999999999999",
         "=1",         "workers=1,apis=1", "concurrency=0", "photos_per_min=0"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        struct sim_swarm s = sim_swarm_draw(1, 1000, false);
+        struct sim_swarm s = sim_swarm_draw(1, 1000);
         if (sim_swarm_set(&s, wrong[i]))
             fail_msg("accepted: %s", wrong[i]);
     }
-    struct sim_swarm s = sim_swarm_draw(1, 1000, false);
+    struct sim_swarm s = sim_swarm_draw(1, 1000);
     assert_true(sim_swarm_set(&s, "") && sim_swarm_set(&s, "  workers=2 \t apis=3 "));
     assert_int_equal(s.workers, 2);
     assert_int_equal(s.apis, 3);
@@ -95,7 +94,7 @@ static void test_runs(void **state)
     s.workers = SIM_PROCESSES_MAX;
     assert_false(sim_swarm_runs(&s));
     for (uint64_t seed = 1; seed <= 1000; seed++) {
-        s = sim_swarm_draw(seed, 1000, false);
+        s = sim_swarm_draw(seed, 1000);
         assert_true(sim_swarm_runs(&s));
     }
 }
@@ -148,7 +147,7 @@ static bool breaks(void *data, const struct sim_swarm *s, int64_t *at_ms)
 static void test_shrink(void **state)
 {
     (void)state;
-    struct sim_swarm s = sim_swarm_draw(9, 600000, false);
+    struct sim_swarm s = sim_swarm_draw(9, 600000);
     struct rule rule = {.remainder = s.seed % 3};
     struct sim_shrink x = {.breaks = breaks, .data = &rule, .seeds_ms = 1200000, .budget_ms = INT64_MAX};
     const struct sim_field *f;
@@ -181,7 +180,7 @@ static bool never(void *data, const struct sim_swarm *s, int64_t *at_ms)
 static void test_shrink_in_vain(void **state)
 {
     (void)state;
-    struct sim_swarm s = sim_swarm_draw(9, 600000, false), before = s;
+    struct sim_swarm s = sim_swarm_draw(9, 600000), before = s;
     unsigned runs = 0;
     struct sim_shrink x = {.breaks = never, .data = &runs, .seeds_ms = 1200000, .budget_ms = INT64_MAX};
 
