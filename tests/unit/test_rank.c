@@ -1,5 +1,5 @@
-/* test_rank.c: all workers of a fleet compute one order, in which the best worker of each kind comes
- * before all others. */
+/* test_rank.c: all workers of a fleet compute one order, in which the best worker of each kind
+ * comes before all others. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,8 +56,8 @@ static void test_one_kind(void **state)
     }
 }
 
-/* The only worker of the first tier has the lowest score, but it comes before the second best worker
- * of the other tiers. */
+/* The only worker of the first tier has the lowest score, but it comes before the second best
+ * worker of the other tiers. */
 static void test_best_of_each_kind(void **state)
 {
     (void)state;

@@ -121,8 +121,9 @@ static bool may_start(struct claim_client *c, uint32_t queues)
     return false;
 }
 
-/* Takes a place of its tier for a parked transfer. Returns false if the tier is full. A suspect needs
- * no place: a worker runs one suspect at a time, also one of a tier that it does not serve. */
+/* Takes a place of its tier for a parked transfer. Returns false if the tier is full. A suspect
+ * needs no place: a worker runs one suspect at a time, also one of a tier that it does not serve.
+ */
 static bool take_room(struct claim_cycle *cy, const struct claim_transfer *t)
 {
     uint8_t tier = t->base.task->tier;

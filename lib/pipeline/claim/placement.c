@@ -38,11 +38,11 @@ uint32_t pp_claim_capacity(const struct pp_params *p)
     return n;
 }
 
-/* Returns true if one of the client's queues that this worker does not serve is overdue. If there are
- * fewer shares than kinds of workers, it is then possible that only workers that don't serve this
- * queue hold the client's slots, so they leave the slots to workers that do. With more shares that
- * need not be: the best worker of each kind gets one. The due time can be too early, because only
- * workers that serve a queue learn that its tasks are claimed. */
+/* Returns true if one of the client's queues that this worker does not serve is overdue. If there
+ * are fewer shares than kinds of workers, it is then possible that only workers that don't serve
+ * this queue hold the client's slots, so they leave the slots to workers that do. With more shares
+ * that need not be: the best worker of each kind gets one. The due time can be too early, because
+ * only workers that serve a queue learn that its tasks are claimed. */
 static bool starves(const struct claim_client *c, int64_t wall)
 {
     int64_t overdue = wall - CLAIM_OVERDUE_LEASES * c->claimer->o.params->lease_ms;
