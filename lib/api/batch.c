@@ -153,7 +153,7 @@ void pp_batch_posted(struct pp_acceptor_post *post)
     switch (post->verdict) {
     case PP_POST_REFUSED:
         if (parsed->code == PP_API_RATE_LIMITED) /* Keys are counted by hours. */
-            call->retry_after_s = HOUR_S - pp_loop_date(call->o->loop) / 1000 % HOUR_S;
+            call->retry_after_s = HOUR_S - pp_loop_wall(call->o->loop) / 1000 % HOUR_S;
         if (parsed->code == PP_API_ALL_REJECTED)
             send_all_rejected(call, parsed);
         else

@@ -83,6 +83,11 @@ int64_t pp_wall_retention_ms(const struct pp_wall *w, int64_t boot_ms)
     return pp_wall_steady_ms(w, boot_ms) + lesser(w->least_ms[0], w->least_ms[1]);
 }
 
+int64_t pp_wall_steady_retention_ms(const struct pp_wall *w, int64_t boot_ms)
+{
+    return lesser(pp_wall_steady_ms(w, boot_ms), pp_wall_retention_ms(w, boot_ms));
+}
+
 /* Returns true if no sum of these times can overflow. */
 static bool sane(const struct pp_wall *w)
 {

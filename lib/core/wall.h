@@ -20,6 +20,9 @@
  * due anyway still goes, so a disk does not fill up. A date that stays ahead for two days is
  * believed. A step back is believed at once, because it deletes less.
  *
+ * Idempotency records are written with a steady time, not with a date: they answer for a day only,
+ * so a step of some hours between the writing and the deletion would cost much of their time.
+ *
  * A restart. The process saves struct pp_wall; the next one resumes from it.
  *   In the same boot it keeps the anchor, so the steady time runs on as if nothing had happened,
  *   and compares the date as in every sample.
@@ -70,6 +73,9 @@ int64_t pp_wall_sample(struct pp_wall *w, int64_t boot_ms, int64_t date_ms);
 int64_t pp_wall_steady_ms(const struct pp_wall *w, int64_t boot_ms);
 /* Returns the time at boot_ms from which ages count that decide on deletion. */
 int64_t pp_wall_retention_ms(const struct pp_wall *w, int64_t boot_ms);
+/* The same for ages of what was written with a steady time: a step of the date adds nothing to such
+ * an age, and neither does the gap of a reboot before `retention` counts it. */
+int64_t pp_wall_steady_retention_ms(const struct pp_wall *w, int64_t boot_ms);
 
 /* Writes the struct as a line of text that ends with a newline. `boot` names this boot of the
  * machine, without blanks. Returns the length; `out` has room for PP_WALL_TEXT_MAX bytes. */

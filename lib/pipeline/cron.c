@@ -376,15 +376,17 @@ static void clean_batches(struct job *job)
 }
 
 /* Removes old idempotency keys. One request removes all of them, so the job does not repeat it at
- * once. */
+ * once. The steady times of this process and of the one that wrote a key may each differ from the
+ * server's clock by PP_AHEAD_IGNORED_MS. */
 static void clean_keys(struct job *job)
 {
     static const uint64_t all = 0;
     struct pp_pipeline *p = job->p;
     struct pp_ingest_clean *r = &job->r.ingest_clean;
 
+    int64_t now = pp_wall_steady_retention_ms(&p->wall, pp_loop_now(p->loop));
     *r = (struct pp_ingest_clean){.req = clean_request(job, &all),
-                                  .before_ms = retention_now(p) - p->params->idempotency_ms};
+                                  .before_ms = now - p->params->idempotency_ms - 2 * PP_AHEAD_IGNORED_MS};
     pp_ask_submitted(&job->ask, p->ingest->ops->clean(p->ingest, r));
 }
 

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "suite_ingest_queue.h"
 #include "suite_redis_kit.h"
 #include "test_loop.h"
@@ -325,6 +326,45 @@ static void says(struct redis_server *s, const char *url, const char *due)
     rik_close_kit(k);
 }
 
+/* Opens the queue of planner 0 in a process whose clock is ahead of Redis' by `ahead`. */
+static void open_ahead(struct rik *k, int64_t ahead)
+{
+    rik_close_planner(k, 0);
+    pp_clock_set_anchor(pp_clock_date_ms() - pp_clock_boot_ms() + ahead);
+    rik_open_planner(k, 0, (struct pp_redis_ingest_options){0});
+    (void)rik_stats(k, 0); /* the greeting has asked for Redis' clock */
+}
+
+/* The clock of the process that appends is two days behind Redis' clock, the clock of the process
+ * that cleans is a day ahead of it, and a day ago is too old. */
+static void clocks_need_not_agree(void **state)
+{
+    (void)state;
+    const int64_t day = 86400000, anchor = pp_clock_anchor_ms();
+    struct rik *k = rik_open_with(redis_server_shared(), 1, (struct pp_redis_ingest_options){0});
+    struct pp_ingest_append r = rik_entry("c", "b_1");
+    r.key = "key";
+    open_ahead(k, -2 * day);
+    r.now_ms = pp_loop_wall(k->loop);
+    RIK_DUE(k, 0, append, &r, PP_OK);
+    open_ahead(k, day);
+    struct pp_ingest_clean clean = {.before_ms = pp_loop_wall(k->loop) - day};
+    RIK_DUE(k, 0, clean, &clean, PP_OK);
+    RIK_DUE(k, 0, append, &r, PP_EEXISTS);
+    r.entry.batch_id = "b_2";
+    r.now_ms = pp_loop_wall(k->loop);
+    RIK_DUE(k, 0, append, &r, PP_EEXISTS);
+    /* Redis' clock was ahead by a month when somebody cleaned: no record is older than that. */
+    clean.before_ms = pp_loop_wall(k->loop) + 30 * day;
+    RIK_DUE(k, 0, clean, &clean, PP_OK);
+    RIK_DUE(k, 0, append, &r, PP_EEXISTS);
+    clean.before_ms = pp_loop_wall(k->loop) + 30000;
+    RIK_DUE(k, 0, clean, &clean, PP_OK);
+    RIK_DUE(k, 0, append, &r, PP_OK);
+    rik_close_kit(k);
+    pp_clock_set_anchor(anchor);
+}
+
 static void durability_is_reported(void **state)
 {
     (void)state;
@@ -402,6 +442,7 @@ int main(void)
         cmocka_unit_test(at_most_256_entries_are_set_aside),
         cmocka_unit_test(nothing_is_left),
         cmocka_unit_test(planners_that_are_gone),
+        cmocka_unit_test(clocks_need_not_agree),
         cmocka_unit_test(durability_is_reported),
         cmocka_unit_test(closed_in_the_middle),
         cmocka_unit_test(wrong_options),

@@ -9,10 +9,6 @@
 #include "fleet.h"
 #include "pipeline/fetch/keep.h"
 
-/* Longer than all steps of a clock (faults.c): keys end by the date of the process that took them,
- * and by that of the process that cleans up, so a step ends them early. */
-#define IDEMPOTENCY_MS (7 * INT64_C(86400000))
-
 static const int64_t delays_ms[] = {1000, 10000, 60000};
 
 /* With two kinds of workers, one serves the first tier, the other the rest. Processes with all
@@ -65,7 +61,7 @@ static void set_params(struct sim_part *part)
                             .max_body = 32 << 20,
                             .max_items = 10000,
                             .max_photos_per_item = 100,
-                            .idempotency_ms = IDEMPOTENCY_MS,
+                            .idempotency_ms = 86400000,
                             .results_ms = 86400000,
                             .max_posts = 16,
                             .max_subscribers = 100,

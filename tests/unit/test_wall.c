@@ -57,6 +57,11 @@ static int64_t retention(const struct machine *m)
     return pp_wall_retention_ms(&m->w, m->boot);
 }
 
+static int64_t steady_retention(const struct machine *m)
+{
+    return pp_wall_steady_retention_ms(&m->w, m->boot);
+}
+
 /* Saves the struct and reads it again, as a restart does. */
 static int64_t restart(struct machine *m, bool same_boot)
 {
@@ -113,6 +118,25 @@ static void a_date_that_stays_is_believed_after_two_days(void **state)
     assert_int_equal(retention(&m), m.date);
     pass(&m, 5 * DAY);
     assert_int_equal(retention(&m), m.date);
+}
+
+/* A record that is written while the date is twelve hours back is a record of its steady time: when
+ * a day has passed it is a day old, although the date has moved by a day and a half. */
+static void steady_ages_know_no_steps(void **state)
+{
+    (void)state;
+    struct machine m = machine_new();
+    step(&m, -12 * HOUR);
+    int64_t written = steady(&m);
+    step(&m, 12 * HOUR);
+    pass(&m, 3 * DAY);
+    assert_int_equal(steady_retention(&m) - written, 3 * DAY);
+    step(&m, MONTH);
+    pass(&m, 3 * DAY);
+    assert_int_equal(retention(&m) - written, 6 * DAY + MONTH);
+    assert_int_equal(steady_retention(&m) - written, 6 * DAY);
+    step(&m, -2 * MONTH);
+    assert_true(steady_retention(&m) == retention(&m));
 }
 
 /* The machine sleeps for a month, and awakes with a date that is a year ahead. */
@@ -248,6 +272,7 @@ int main(void)
         cmocka_unit_test(a_step_moves_the_date_alone),
         cmocka_unit_test(a_month_ahead_for_ten_minutes_deletes_nothing),
         cmocka_unit_test(a_date_that_stays_is_believed_after_two_days),
+        cmocka_unit_test(steady_ages_know_no_steps),
         cmocka_unit_test(sleep_is_no_measured_time),
         cmocka_unit_test(a_restart_in_the_same_boot_continues),
         cmocka_unit_test(a_reboot_takes_the_date_but_does_not_delete_by_it),

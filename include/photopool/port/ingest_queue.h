@@ -35,7 +35,7 @@ struct pp_ingest_entry {
     uint32_t deliveries;
 };
 
-/* The queues count the new keys of a client in each hour of the wall clock. */
+/* The queues count the new keys of a client in each hour of the steady wall time. */
 #define PP_KEYS_HOUR_MS 3600000
 
 struct pp_ingest_append {
@@ -51,7 +51,7 @@ struct pp_ingest_append {
      * keys in the hour of `now_ms`, a new key is answered with PP_EBUSY. */
     uint64_t high_water, max_bytes;
     uint32_t max_keys;
-    int64_t now_ms;
+    int64_t now_ms; /* the steady wall time, from which the age of the key's record counts */
     /* The queue sets this field. PP_EEXISTS with an answer: an earlier request had the same key and
      * body, and got this answer. PP_EEXISTS without an answer: the batch id exists, or existed
      * once. PP_EMISMATCH: an earlier request had the same key and another body. */
@@ -129,9 +129,12 @@ struct pp_ingest_stats {
     int64_t oldest_ms; /* out: created_at of the oldest entry; 0: there is none */
 };
 
-struct pp_ingest_clean { /* deletes old idempotency records */
+/* Deletes old idempotency records. A queue that processes share keeps the times of records by its
+ * server's clock: it translates now_ms of an append and before_ms, unless the two clocks differ by
+ * at most PP_AHEAD_IGNORED_MS. So the processes' clocks need not agree. */
+struct pp_ingest_clean {
     struct pp_req req;
-    int64_t before_ms;
+    int64_t before_ms; /* deletes the records of appends before this steady wall time */
 };
 
 enum pp_ingest_state {

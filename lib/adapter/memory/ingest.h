@@ -21,8 +21,8 @@ struct pp_memory_ingest;
 /* Any member may be zero. */
 struct pp_memory_ingest_options {
     int64_t (*now_ms)(void *data); /* the server's clock, which never goes back; NULL: the boot time */
-    /* The server's date. It protects idempotency records from a process whose date is ahead. NULL:
-     * the queue believes each process. */
+    /* The server's date. Ports translate the times of idempotency records to it. NULL: the queue
+     * believes each process. */
     int64_t (*date_ms)(void *data);
     pp_memory_carry *carry; /* carries notices to watchers; NULL: they arrive at once */
     void *data;             /* for the functions above */

@@ -71,7 +71,7 @@ static struct pp_mi_key *new_key(const struct pp_ingest_append *r, struct pp_mi_
         return NULL;
     k->client = c;
     memcpy(k->body_hash, r->body_hash, sizeof k->body_hash);
-    k->now_ms = r->now_ms;
+    k->now_ms = pp_mi_call_of(&r->req)->ms;
     k->added_ms = now;
     memcpy(k->key, r->key, n);
     k->answer = k->key + n;
@@ -120,7 +120,7 @@ static bool make_new(struct pp_memory_ingest *s, const struct pp_ingest_append *
     n->row->body = new_body(r);
     if (r->key) {
         n->key = new_key(r, c, now);
-        n->hour = pp_mi_hour_make(c, r->now_ms / PP_KEYS_HOUR_MS, now);
+        n->hour = pp_mi_hour_make(c, n->key ? n->key->now_ms / PP_KEYS_HOUR_MS : 0, now);
     }
     if (!n->row->body || (r->key && (!n->key || !n->hour)))
         return false;

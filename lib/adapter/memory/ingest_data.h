@@ -97,7 +97,7 @@ struct pp_mi_key { /* an idempotency record */
     struct pp_mi_client *client;
     uint64_t num; /* of the entry that was appended with it */
     uint8_t body_hash[32];
-    int64_t now_ms, added_ms; /* of the append: by the caller's date, by the server's clock */
+    int64_t now_ms, added_ms; /* of the append: by its call, by the server's clock */
     const char *answer;       /* within key[] */
     size_t answer_n;
     char key[]; /* the key, a NUL, the answer */
@@ -227,8 +227,8 @@ struct pp_mi_call {
     size_t n_hand;
     const char *turn;
     uint64_t *nums; /* takes, out: the numbers of the entries taken */
-    /* Takes, out: time until another planner is silent; -1: none will be. Clean: see
-     * pp_ingest_clean. */
+    /* Takes, out: time until another planner is silent; -1: none will be. Append and clean: now_ms
+     * and before_ms, by the server's date. */
     int64_t ms;
     int64_t op;
 };

@@ -364,7 +364,8 @@ static enum pp_err not_sent(struct pp_mi_port *p, struct pp_req *req, enum pp_er
     return err;
 }
 
-static enum pp_err submit(struct pp_ingest_queue *base, int op, struct pp_req *req)
+/* Sends a request. ms: its time by the server's date, if it has one. */
+static enum pp_err submit_at(struct pp_ingest_queue *base, int op, struct pp_req *req, int64_t ms)
 {
     struct pp_mi_port *p = (struct pp_mi_port *)base;
 
@@ -372,6 +373,7 @@ static enum pp_err submit(struct pp_ingest_queue *base, int op, struct pp_req *r
     if (p->in_flight >= IN_FLIGHT_MAX)
         return PP_EFULL;
     begin(p, op, req);
+    pp_mi_call_of(req)->ms = ms;
     enum pp_err err = send(p, op, req);
     return err == PP_OK ? PP_OK : not_sent(p, req, err);
 }
@@ -403,24 +405,16 @@ static enum pp_err submit_take(struct pp_ingest_queue *base, struct pp_ingest_ta
     return PP_OK;
 }
 
-/* The date of a process that is ahead of the server's does not count. */
-static enum pp_err submit_clean(struct pp_ingest_queue *base, struct pp_ingest_clean *r)
+/* Returns a steady time of our process by the server's date. */
+static int64_t server_ms(const struct pp_mi_port *p, int64_t our_ms)
 {
-    struct pp_mi_port *p = (struct pp_mi_port *)base;
     const struct pp_memory_ingest_options *o = &p->server->options;
-    int64_t ahead = o->date_ms ? pp_loop_date(p->loop) - o->date_ms(o->data) : 0;
+    int64_t offset = o->date_ms ? o->date_ms(o->data) - pp_loop_wall(p->loop) : 0;
 
-    if (p->in_flight >= IN_FLIGHT_MAX)
-        return PP_EFULL;
-    begin(p, MI_clean, &r->req);
-    pp_mi_call_of(&r->req)->ms =
-        ahead > PP_AHEAD_IGNORED_MS && r->before_ms > 0 ? r->before_ms - ahead : r->before_ms;
-    enum pp_err err = send(p, MI_clean, &r->req);
-    return err == PP_OK ? PP_OK : not_sent(p, &r->req, err);
+    return offset > PP_AHEAD_IGNORED_MS || offset < -PP_AHEAD_IGNORED_MS ? our_ms + offset : our_ms;
 }
 
 #define SUBMITTED(X)            \
-    X(append, pp_ingest_append) \
     X(ack, pp_ingest_ack)       \
     X(poison, pp_ingest_poison) \
     X(get, pp_ingest_get)       \
@@ -432,10 +426,20 @@ static enum pp_err submit_clean(struct pp_ingest_queue *base, struct pp_ingest_c
 #define X(name, type)                                                              \
     static enum pp_err submit_##name(struct pp_ingest_queue *base, struct type *r) \
     {                                                                              \
-        return submit(base, MI_##name, &r->req);                                   \
+        return submit_at(base, MI_##name, &r->req, 0);                             \
     }
 SUBMITTED(X)
 #undef X
+
+static enum pp_err submit_append(struct pp_ingest_queue *base, struct pp_ingest_append *r)
+{
+    return submit_at(base, MI_append, &r->req, server_ms((struct pp_mi_port *)base, r->now_ms));
+}
+
+static enum pp_err submit_clean(struct pp_ingest_queue *base, struct pp_ingest_clean *r)
+{
+    return submit_at(base, MI_clean, &r->req, server_ms((struct pp_mi_port *)base, r->before_ms));
+}
 
 /* --- life --- */
 

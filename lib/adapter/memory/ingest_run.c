@@ -45,7 +45,8 @@ static enum pp_err check_key(struct pp_memory_ingest *s, struct pp_ingest_append
 static bool has_all_keys(struct pp_memory_ingest *s, const struct pp_ingest_append *r)
 {
     struct pp_mi_client *c = r->key && r->max_keys ? pp_mi_client(s, r->entry.client, false) : NULL;
-    const struct pp_mi_hour *h = c ? pp_mi_hour(c, r->now_ms / PP_KEYS_HOUR_MS, pp_mi_now(s)) : NULL;
+    const struct pp_mi_hour *h =
+        c ? pp_mi_hour(c, pp_mi_call_of(&r->req)->ms / PP_KEYS_HOUR_MS, pp_mi_now(s)) : NULL;
 
     return h && h->n >= r->max_keys;
 }
@@ -187,7 +188,7 @@ enum pp_err pp_mi_run_clean(struct pp_memory_ingest *s, struct pp_ingest_clean *
 {
     int64_t before = pp_mi_call_of(&r->req)->ms;
 
-    return before <= s->valid_ms || pp_mi_set_valid(s, before) ? PP_OK : PP_ENOMEM;
+    return before == s->valid_ms || pp_mi_set_valid(s, before) ? PP_OK : PP_ENOMEM;
 }
 
 bool pp_mi_copy_clean(struct pp_ingest_clean *r, struct pp_arena *a)

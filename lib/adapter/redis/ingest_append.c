@@ -139,6 +139,7 @@ static void send_call(struct riq_append *a, bool only_ask, pp_riq_cb on_answer)
     const struct pp_ingest_entry *e = &r->entry;
     struct pp_riq_op *op = &a->op;
     struct pp_redis_call *call = &op->call;
+    int64_t now = pp_redis_ms(op->q->redis, r->now_ms);
     size_t last = a->parts ? (size_t)(a->parts - 1) * PP_RIQ_PART_BYTES : 0;
 
     pp_assert(last <= a->packed_n, "a payload has more parts than bytes");
@@ -147,7 +148,7 @@ static void send_call(struct riq_append *a, bool only_ask, pp_riq_cb on_answer)
     pp_buf_printf(pp_redis_word_open(call), "%skey:%s:%s", op->q->tag, e->client, r->key ? r->key : "");
     pp_redis_word_close(call);
     pp_buf_printf(pp_redis_word_open(call), "%skeys:%s:%" PRId64, op->q->tag, e->client,
-                  r->now_ms / PP_KEYS_HOUR_MS);
+                  now / PP_KEYS_HOUR_MS);
     pp_redis_word_close(call);
     pp_riq_done_key(op, e->batch_id, true);
     pp_riq_args(op);
@@ -161,7 +162,7 @@ static void send_call(struct riq_append *a, bool only_ask, pp_riq_cb on_answer)
     pp_riq_digest(op, e->batch_id);
     pp_redis_put_num(call, only_ask);
     pp_redis_put_num(call, r->key != NULL);
-    pp_buf_printf(pp_redis_word_open(call), "%016" PRId64, r->now_ms);
+    pp_buf_printf(pp_redis_word_open(call), "%016" PRId64, now > 0 ? now : 0);
     pp_redis_word_close(call);
     pp_redis_put(call, r->body_hash, sizeof r->body_hash);
     pp_redis_put(call, a->answer.n ? a->answer.p : "", a->answer.n);

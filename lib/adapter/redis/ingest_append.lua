@@ -10,9 +10,16 @@
 -- records}, {'parts': earlier parts are gone}
 local batch, client = ARGV[1], ARGV[2]
 
+-- Returns the time before which records are not valid. A time in the future was set while Redis'
+-- clock was ahead: it does not count.
+local function forgotten()
+  local before = call('HGET', STATE, 'forget')
+  return before and tonumber(before) <= tonumber(ARGV[9]) + MINUTE_MS and before or ''
+end
+
 if ARGV[8] == '1' then
   local old = call('GET', KEYS[OWN + 2])
-  if old and string.sub(old, 1, 16) >= (call('HGET', STATE, 'forget') or '') then
+  if old and string.sub(old, 1, 16) >= forgotten() then
     if string.sub(old, 17, 48) ~= ARGV[10] then
       return {'mismatch'}
     end

@@ -1,9 +1,8 @@
 -- include: ingest_common
 -- Makes idempotency records from before ARGV[1] (16 digits) invalid. Removes planners without
 -- entries from the group that are silent for INGEST_IDLE_CONSUMER_MS.
-if ARGV[1] > (call('HGET', STATE, 'forget') or '') then
-  call('HSET', STATE, 'forget', ARGV[1])
-end
+-- The latest call counts: after Redis' clock was ahead for a while, an earlier one was too high.
+call('HSET', STATE, 'forget', ARGV[1])
 local consumers = redis.pcall('XINFO', 'CONSUMERS', STREAM, GROUP)
 for _, c in ipairs(consumers.err and {} or consumers) do
   local v = {}

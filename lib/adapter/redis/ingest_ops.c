@@ -243,7 +243,7 @@ enum pp_err pp_riq_clean(struct pp_ingest_queue *base, struct pp_ingest_clean *r
     if (!op)
         return err;
     pp_riq_args(op);
-    int64_t before = pp_redis_before(((struct pp_riq *)base)->redis, r->before_ms);
+    int64_t before = pp_redis_ms(((struct pp_riq *)base)->redis, r->before_ms);
     pp_buf_printf(pp_redis_word_open(&op->call), "%016" PRId64, before > 0 ? before : 0);
     pp_redis_word_close(&op->call);
     pp_riq_send(op);

@@ -39,6 +39,11 @@ int64_t pp_redis_now(const struct pp_redis *r)
     return pp_loop_wall(r->loop) + r->offset_ms;
 }
 
+int64_t pp_redis_ms(const struct pp_redis *r, int64_t our_ms)
+{
+    return llabs(r->offset_ms) > PP_AHEAD_IGNORED_MS ? our_ms + r->offset_ms : our_ms;
+}
+
 int64_t pp_redis_before(const struct pp_redis *r, int64_t date_ms)
 {
     int64_t ahead = r->error_ms >= 0 ? pp_loop_date(r->loop) - pp_redis_now(r) : 0;

@@ -144,6 +144,9 @@ pp_must_check enum pp_err pp_redis_subscribe(struct pp_redis *r, const char *cha
  * Redis at each connect and every few seconds. Before the first answer, returns our steady wall
  * time. */
 int64_t pp_redis_now(const struct pp_redis *r);
+/* Returns a steady wall time of ours by Redis' clock, unless the two clocks differ by at most
+ * PP_AHEAD_IGNORED_MS: then the same time always has the same translation. */
+int64_t pp_redis_ms(const struct pp_redis *r, int64_t our_ms);
 /* Returns the date before which data may be deleted: `date_ms`, or earlier by as much as our date
  * is ahead of Redis' clock. */
 int64_t pp_redis_before(const struct pp_redis *r, int64_t date_ms);

@@ -218,7 +218,7 @@ static void append_entry(struct pp_acceptor *acceptor, struct pp_acceptor_post *
     a->high_water = acceptor->o.params->high_water;
     a->max_bytes = acceptor->o.params->queue_bytes;
     a->max_keys = acceptor->o.params->max_keys;
-    a->now_ms = now;
+    a->now_ms = pp_loop_wall(acceptor->o.loop);
     enum pp_err err = acceptor->o.ingest->ops->append(acceptor->o.ingest, a);
     if (err != PP_OK)
         fail_post(post, err);
