@@ -40,11 +40,17 @@ _Static_assert(PP_MARKS_KEPT_MS >= PP_RATE_KEPT_MS + 2 * PP_RATE_BUCKET_MS,
 /* --- processes of a fleet (port/coordinator.h) --- */
 
 #define PP_RETRY_AFTER_MAX_MS 3600000 /* the longest wait that a photo host can ask for */
-/* Data is deleted by our date, unless it is ahead of the server's clock by more than this. */
+/* Clocks that differ by at most this agree: data is deleted by our date, unless it is ahead of the
+ * server's clock by more. */
 #define PP_AHEAD_IGNORED_MS 10000
 #define PP_WORKER_ALIVE_MS  60000 /* a worker is listed for this time after its last heartbeat */
 /* the coordinator keeps this many slow hosts, and then drops the oldest */
 #define PP_SLOW_HOSTS_MAX 100000
+/* A new cut of a client divides requests of at most RECUT_MARKS / shares different times, but of
+ * RECUT_TIMES_MIN to RECUT_TIMES_MAX, so that it makes few marks. */
+#define PP_RECUT_MARKS     16384
+#define PP_RECUT_TIMES_MIN 16
+#define PP_RECUT_TIMES_MAX 1100
 
 /* --- the ingest queue --- */
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "adapter/redis/redis_ports.h"
+#include "adapter/redis/script_constants.h"
 #include "redis_server.h"
 #include "suite_coordinator_kit.h"
 #include "test_loop.h"
@@ -344,6 +345,78 @@ static void rows_expire(void **state)
     assert_in_range(redis_server_number(&server, command), 61000, 330000);
 }
 
+/* A holder leaves marks of n different times, all in the future, as after a step back of Redis'
+ * clock. A new cut joins them, and Redis answers. */
+static void cut_after_marks(struct coord_kit *k, const char *client, size_t n)
+{
+    struct pp_slot_renewal r = renewal(client);
+    struct pp_slot_want other = want(client);
+    struct pp_slot_mark *marks = calloc(n, sizeof *marks);
+    uint64_t sum = 0;
+
+    assert_non_null(marks);
+    for (size_t i = 0; i < n; i++)
+        marks[i] = (struct pp_slot_mark){T0 + 1000 + (int64_t)i, 1};
+    assert_true(ck_acquire(k, "w1", want(client), T0).granted);
+    r.marks = marks;
+    r.n_marks = n;
+    ck_release(k, "w1", r, T0);
+    free(marks);
+    other.rpm *= 2;
+    struct pp_slot_want w = ck_acquire(k, "w1", other, T0 + 1);
+    assert_true(w.granted);
+    assert_in_range(w.n_marks, 1, PP_RECUT_TIMES_MAX);
+    for (size_t i = 0; i < w.n_marks; i++)
+        sum += w.marks[i].n;
+    assert_int_equal(sum, n);
+    assert_in_range(w.marks[w.n_marks - 1].at_ms, T0 + 1000 + (int64_t)n - 1 - 3,
+                    T0 + 1000 + (int64_t)n - 1 + 3);
+}
+
+static void many_marks_do_not_block_redis(void **state)
+{
+    struct coord_kit *k = *state;
+
+    cut_after_marks(k, "a", 1000);
+    cut_after_marks(k, "b", 1101);
+    cut_after_marks(k, "c", 2000);
+    cut_after_marks(k, "d", 100000);
+}
+
+/* One call makes new cuts of a few clients with many marks. The others ask again soon. */
+static void many_cuts_take_several_calls(void **state)
+{
+    enum { CLIENTS = 8, MARKS = 1000 };
+    static const char *const clients[CLIENTS] = {"a", "b", "c", "d", "e", "f", "g", "h"};
+    struct coord_kit *k = *state;
+    struct pp_slot_mark marks[MARKS];
+    struct pp_slot_want wants[CLIENTS];
+    int calls = 0, granted = 0;
+
+    for (int i = 0; i < MARKS; i++)
+        marks[i] = (struct pp_slot_mark){T0 - 50000 + i, 1};
+    for (int i = 0; i < CLIENTS; i++) {
+        struct pp_slot_renewal r = renewal(clients[i]);
+        assert_true(ck_acquire(k, "w1", want(clients[i]), T0).granted);
+        r.marks = marks;
+        r.n_marks = MARKS;
+        ck_release(k, "w1", r, T0);
+    }
+    for (int64_t now = T0 + 1; granted < CLIENTS; now += PP_RECUT_WAIT_MS, calls++) {
+        size_t n = 0;
+        for (int i = granted; i < CLIENTS; i++) {
+            wants[n] = want(clients[i]);
+            wants[n++].rpm *= 2;
+        }
+        ck_acquire_all(k, "w1", wants, n, now);
+        for (size_t i = 0; i < n && wants[i].granted; i++)
+            granted++;
+        if (granted < CLIENTS)
+            assert_in_range(wants[n - 1].retry_at_ms, now + 1, now + PP_RECUT_WAIT_MS + 3);
+    }
+    assert_int_equal(calls, 3);
+}
+
 /* During an outage the process announces more rows than it can keep. Afterwards the index must
  * report that it is incomplete. */
 static void too_many_announcements_are_not_hushed_up(void **state)
@@ -562,6 +635,8 @@ int main(void)
         TEST(late_calls_change_nothing),
         TEST(scripts_may_be_forgotten),
         TEST(rows_expire),
+        TEST(many_marks_do_not_block_redis),
+        TEST(many_cuts_take_several_calls),
         TEST(too_many_announcements_are_not_hushed_up),
         TEST(idle_workers_say_little),
         cmocka_unit_test(by_the_clock),

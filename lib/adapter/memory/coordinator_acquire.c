@@ -80,8 +80,6 @@ static void left_of(const struct acquire *a, const struct pp_mc_client *c, uint3
 
 /* --- a new cut: deals what earlier holders left to the new shares --- */
 
-enum { TIMES_MAX = 1100 };
-
 /* Sums of requests by time. */
 struct sums {
     struct sum {
@@ -121,6 +119,12 @@ static int newest_first(const void *a, const void *b)
     return (x->at_ms < y->at_ms) - (x->at_ms > y->at_ms);
 }
 
+/* Returns the number of the interval of a time; an interval ends at a multiple of its width. */
+static int64_t interval(int64_t ms, int64_t width)
+{
+    return ms / width + (ms % width > 0);
+}
+
 /* Sorts the times, newest first, and joins equal ones. */
 static void sort_sums(struct sums *s)
 {
@@ -137,16 +141,31 @@ static void sort_sums(struct sums *s)
     s->n = n;
 }
 
-/* If there are very many times, joins all of an interval of PP_RATE_BUCKET_MS at its end. A time in
- * the future stays as it is. */
-static void join_sums(const struct acquire *a, struct sums *s)
+/* While there are more than `most` times, joins all of an interval at the newest of them, and
+ * doubles the interval. */
+static void join_sums(struct sums *s, size_t most)
 {
     sort_sums(s);
-    for (size_t i = 0; s->n > TIMES_MAX && i < s->n; i++) {
-        int64_t end = (s->of[i].at_ms + PP_RATE_BUCKET_MS - 1) / PP_RATE_BUCKET_MS * PP_RATE_BUCKET_MS;
-        s->of[i].at_ms = later(s->of[i].at_ms, end < a->now_ms ? end : a->now_ms);
+    for (int64_t width = PP_RATE_BUCKET_MS; s->n > most; width *= 2) {
+        size_t n = 0;
+        for (size_t i = 0; i < s->n; i++) {
+            if (n > 0 && interval(s->of[n - 1].at_ms, width) == interval(s->of[i].at_ms, width))
+                s->of[n - 1].n += s->of[i].n;
+            else
+                s->of[n++] = s->of[i];
+        }
+        s->n = n;
     }
-    sort_sums(s);
+}
+
+/* Returns how many times a cut with n shares may divide. */
+static size_t times_max(uint32_t n)
+{
+    size_t most = PP_RECUT_MARKS / n;
+
+    return most < PP_RECUT_TIMES_MIN   ? PP_RECUT_TIMES_MIN
+           : most > PP_RECUT_TIMES_MAX ? PP_RECUT_TIMES_MAX
+                                       : most;
 }
 
 /* Writes the shares in the order in which requests are dealt to them: first the shares with a
@@ -236,7 +255,7 @@ static bool recut(const struct acquire *a, struct pp_mc_client *c, struct pp_mc_
         taken += l.taken;
         till_ms = later(till_ms, l.till_ms);
     }
-    join_sums(a, &sums);
+    join_sums(&sums, times_max(cut.n));
     bool ok = cut_anew(a, c, cut, &sums, taken, till_ms);
     free(sums.of);
     return ok;

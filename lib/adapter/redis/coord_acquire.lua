@@ -9,6 +9,12 @@ local is_young = young(lease)
 -- True while a worker that this data set does not know may have sent requests that still count.
 local is_blind = not set.first and now < set.began + lease + math.max(MARKS_KEPT_MS, longest)
 
+-- How many marks and shares this call has divided among new shares. Redis serves nobody else
+-- meanwhile, so beyond RECUT_WORK the other clients wait for a later call.
+local work = 0
+local MARK_BYTES, AT_ONCE = #struct.pack(LAYOUT_MARK, 0, 0), 64
+local ceil = math.ceil
+
 -- Returns what the latest holder of a share left: permits that count as sent now; its marks; the
 -- number of requests that may be in flight, and until when.
 local function left(key, k, r)
@@ -35,37 +41,67 @@ local function left_unseen(cut, k)
   return 0, unseen_marks(SHARE_PART(cut.rpm, cut.n, k), concurrency, lease), till > now and concurrency or 0, till
 end
 
--- Adds marks to `sums`, a table from times to numbers of requests.
-local function gather(sums, marks, skew)
-  local at = 1
-  while at < #marks do
-    local ms, n
-    ms, n, at = struct.unpack(LAYOUT_MARK, marks, at)
-    ms = ms + skew
-    if ms > now - MARKS_KEPT_MS then
-      sums[ms] = (sums[ms] or 0) + n
-    end
+-- The requests of a client by their time. While there are more than `most` times, joins all of an
+-- interval at the newest of them, which only delays permits, and doubles the interval. So adding a
+-- request costs the same however many there are.
+local function sums_new(most)
+  return {most = most, width = 1, n = 0, newest = {}, count = {}}
+end
+
+local function sums_add(sums, ms, n)
+  local at, newest, count = ceil(ms / sums.width), sums.newest, sums.count
+  local old = count[at]
+  if not old then
+    sums.n = sums.n + 1
+    newest[at], count[at] = ms, n
+    return
+  end
+  if ms > newest[at] then
+    newest[at] = ms
+  end
+  count[at] = old + n
+end
+
+local function sums_join(sums)
+  local newest, count = sums.newest, sums.count
+  sums.width = sums.width == 1 and RATE_BUCKET_MS or 2 * sums.width
+  sums.n, sums.newest, sums.count = 0, {}, {}
+  for at, ms in pairs(newest) do
+    sums_add(sums, ms, count[at])
   end
 end
 
--- Returns the times of `sums`, newest first, and `sums`. If there are very many, joins all times of
--- an interval of RATE_BUCKET_MS at its end.
-local function newest_first(sums)
-  local times = {}
-  for ms in pairs(sums) do
-    times[#times + 1] = ms
+local function sums_spend(sums, ms, n)
+  sums_add(sums, ms, n)
+  while sums.n > sums.most do
+    sums_join(sums)
   end
-  if #times > 1100 then
-    local joined = {}
-    for _, ms in ipairs(times) do
-      -- A time in the future stays as it is.
-      local at = math.max(ms, math.min(math.ceil(ms / RATE_BUCKET_MS) * RATE_BUCKET_MS, now))
-      joined[at] = (joined[at] or 0) + sums[ms]
+end
+
+-- Adds marks to `sums`. Unpacks several at once, which takes a third of the time.
+local function gather(sums, marks, skew)
+  local at, oldest = 1, now - MARKS_KEPT_MS - skew
+  work = work + #marks / MARK_BYTES
+  while at + MARK_BYTES <= #marks + 1 do
+    local some = math.min(AT_ONCE, math.floor((#marks - at + 1) / MARK_BYTES))
+    local v = {struct.unpack(string.rep(LAYOUT_MARK, some), marks, at)}
+    for i = 1, 2 * some, 2 do
+      if v[i] > oldest then
+        sums_spend(sums, v[i] + skew, v[i + 1])
+      end
     end
-    return newest_first(joined)
+    at = at + some * MARK_BYTES
   end
-  table.sort(times, function(a, b) return a > b end)
-  return times, sums
+end
+
+-- Returns the keys of `sums`, newest time first.
+local function newest_first(sums)
+  local keys = {}
+  for at in pairs(sums.count) do
+    keys[#keys + 1] = at
+  end
+  table.sort(keys, function(a, b) return a > b end)
+  return keys
 end
 
 -- Returns the shares in the order in which requests are dealt to them: first the shares with a
@@ -88,10 +124,8 @@ end
 -- share's marks, by Redis' time.
 local function deal_marks(sums, cut)
   local turn, out, j = order(cut.rpm, cut.n), {}, 0
-  local times
-  times, sums = newest_first(sums)
-  for _, ms in ipairs(times) do
-    local n = sums[ms]
+  for _, at in ipairs(newest_first(sums)) do
+    local ms, n = sums.newest[at], sums.count[at]
     local each, rest = math.floor(n / cut.n), n % cut.n
     for i = 1, each > 0 and cut.n or rest do
       local k = turn[(j + i - 1) % cut.n + 1]
@@ -100,6 +134,7 @@ local function deal_marks(sums, cut)
       list[#list + 1] = struct.pack(LAYOUT_MARK, ms, math.min(each + (i <= rest and 1 or 0), 4294967295))
     end
     j = (j + rest) % cut.n
+    work = work + (each > 0 and cut.n or rest)
   end
   return out
 end
@@ -107,7 +142,9 @@ end
 -- Makes a new cut of a client while nobody holds a share of the old one: divides what earlier
 -- holders left among the new shares.
 local function recut(key, old, rows, cut)
-  local sums, taken, till = {}, 0, 0
+  local most = math.max(RECUT_TIMES_MIN, math.min(math.floor(RECUT_MARKS / cut.n), RECUT_TIMES_MAX))
+  local sums, taken, till = sums_new(most), 0, 0
+  work = work + old.n + cut.n
   for k = 0, old.n - 1 do
     local r = rows[k]
     local spent, marks, t, t_till
@@ -117,7 +154,7 @@ local function recut(key, old, rows, cut)
       spent, marks, t, t_till = left_unseen(old, k)
     end
     if spent > 0 then
-      sums[now] = (sums[now] or 0) + spent
+      sums_spend(sums, now, spent)
     end
     gather(sums, marks, r and r.skew or 0)
     taken, till = taken + t, math.max(till, t_till)
@@ -206,6 +243,8 @@ local function acquire(key, want)
     return refuse(cut, set.began + lease, rows, key)
   elseif not same and last_end > 0 then
     return refuse(cut, last_end, rows, key)
+  elseif not same and work > RECUT_WORK then
+    return refuse(cut, now + RECUT_WAIT_MS, rows, key)
   elseif not same then
     rows = recut(key, cut, rows, want)
     return grant(key, want, 0, rows[0])
