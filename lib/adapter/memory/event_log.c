@@ -333,31 +333,41 @@ static enum pp_err copy_event(struct pp_arena *a, const struct pp_event *from, s
     return to->data && (to->key || !from->key) && (to->type || !from->type) ? PP_OK : PP_ENOMEM;
 }
 
+/* Returns the first event after `after`, or the list's head. Readers follow the end of the log, so the
+ * search begins there. */
+static const struct pp_node *first_after(const struct pp_memory_event_log *s, uint64_t after)
+{
+    const struct pp_node *first = &s->events.head;
+
+    while (first->prev != &s->events.head &&
+           pp_container_of(first->prev, struct ml_event, node)->e.seq > after)
+        first = first->prev;
+    return first;
+}
+
 static enum pp_err run_read(void *server, struct pp_req *req)
 {
     const struct pp_memory_event_log *s = server;
     struct pp_log_read *r = (struct pp_log_read *)req;
-    size_t limit = r->limit < ML_APPEND_MAX ? r->limit : ML_APPEND_MAX, bytes = 0;
-    const struct pp_node *first = &s->events.head;
+    size_t limit = r->limit < ML_APPEND_MAX ? r->limit : ML_APPEND_MAX, bytes = 0, n = 0;
+    const struct pp_node *first = first_after(s, r->after), *node, *head = &s->events.head;
 
-    limit = limit < s->events.n ? limit : s->events.n;
     r->last = s->n.last;
     r->cleaned = pp_list_empty(&s->events) ? s->n.last : s->n.cleaned;
-    r->events = pp_arena_array(r->req.arena, limit, sizeof *r->events);
+    for (node = first; node != head && n < limit; node = node->next, n++) {
+        size_t data_n = pp_container_of(node, struct ml_event, node)->e.data_n;
+        if (n > 0 && (bytes > r->max_bytes || data_n > r->max_bytes - bytes))
+            break;
+        bytes += data_n;
+    }
+    r->events = pp_arena_array(r->req.arena, n, sizeof *r->events);
     if (!r->events)
         return PP_ENOMEM;
-    /* Readers follow the end of the log, so the search begins there. */
-    while (first->prev != &s->events.head &&
-           pp_container_of(first->prev, struct ml_event, node)->e.seq > r->after)
-        first = first->prev;
-    for (const struct pp_node *node = first; node != &s->events.head && r->n < limit; node = node->next) {
-        const struct pp_event *e = &pp_container_of(node, struct ml_event, node)->e;
-        if (r->n > 0 && (bytes > r->max_bytes || e->data_n > r->max_bytes - bytes))
-            break;
-        enum pp_err err = copy_event(r->req.arena, e, &r->events[r->n++]);
+    for (node = first; r->n < n; node = node->next) {
+        enum pp_err err =
+            copy_event(r->req.arena, &pp_container_of(node, struct ml_event, node)->e, &r->events[r->n++]);
         if (err != PP_OK)
             return err;
-        bytes += e->data_n;
     }
     return PP_OK;
 }
