@@ -277,8 +277,11 @@ static void deal_queue(struct claim_cycle *cy, uint8_t queue, uint32_t room)
 void claim_deal(struct claim_cycle *cy)
 {
     struct pp_claimer *claimer = cy->claimer;
+    size_t most = 0;
 
-    cy->shares = pp_arena_array(&cy->arena, cy->n_clients * PP_QUEUES + 1, sizeof(struct claim_share));
+    for (size_t i = 0; i < cy->n_clients; i++)
+        most += (size_t)__builtin_popcount(cy->due[i]);
+    cy->shares = pp_arena_array(&cy->arena, most, sizeof(struct claim_share));
     if (!cy->shares)
         return;
     uint32_t open = open_queues(claimer);

@@ -310,13 +310,13 @@ static struct pp_delivery row_of(const struct pp_message *m)
 static void save(struct pp_relay *r)
 {
     struct pp_req req = pp_ask_request(&r->save_ask, on_saved);
-    struct pp_delivery *rows = pp_arena_array(req.arena, SAVE_MAX, sizeof(*rows));
-    size_t n = 0;
+    size_t most = r->w.settled.n < SAVE_MAX ? r->w.settled.n : SAVE_MAX, n = 0;
+    struct pp_delivery *rows = pp_arena_array(req.arena, most, sizeof(*rows));
 
     r->saving = 0;
     pp_list_each (node, &r->w.settled) {
         const struct pp_message *m = pp_container_of(node, struct pp_message, in_state);
-        if (!rows || r->saving == SAVE_MAX)
+        if (!rows || r->saving == most)
             break;
         if (m->has_row)
             rows[n++] = row_of(m);

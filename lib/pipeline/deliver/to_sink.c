@@ -69,14 +69,15 @@ static void on_sent(void *data, enum pp_err err)
 static void on_messages(void *data)
 {
     struct pp_to_sink *s = data;
+    size_t waiting = pp_relay_waiting(s->relay), most = waiting < MESSAGES ? waiting : MESSAGES;
     size_t n = 0, bytes = 0;
     struct pp_message *m;
 
-    if (!pp_ask_ready(&s->ask) || pp_relay_waiting(s->relay) == 0)
+    if (!pp_ask_ready(&s->ask) || most == 0)
         return;
     struct pp_req req = pp_ask_request(&s->ask, on_sent);
-    struct pp_sink_message *messages = pp_arena_array(req.arena, MESSAGES, sizeof(*messages));
-    while (messages && n < MESSAGES && bytes < BYTES && (m = pp_relay_take(s->relay))) {
+    struct pp_sink_message *messages = pp_arena_array(req.arena, most, sizeof(*messages));
+    while (messages && n < most && bytes < BYTES && (m = pp_relay_take(s->relay))) {
         messages[n] =
             (struct pp_sink_message){.id = m->id, .client = m->client, .body = m->body, .body_n = m->body_n};
         s->messages[n++] = m;
