@@ -11,7 +11,7 @@
 
 #include "base/check.h"
 
-enum { FIRST_CAP = 64 };
+enum { FIRST_CAP = 256 };
 
 void pp_buf_init(struct pp_buf *b, size_t max)
 {
@@ -32,8 +32,7 @@ void pp_buf_reset(struct pp_buf *b)
         b->p[0] = '\0';
 }
 
-/* Makes room for `n` more bytes and the NUL. Returns false if the buffer has failed. */
-static bool reserve(struct pp_buf *b, size_t n)
+static bool grow(struct pp_buf *b, size_t n)
 {
     if (b->failed)
         return false;
@@ -58,6 +57,14 @@ static bool reserve(struct pp_buf *b, size_t n)
     b->p = p;
     b->cap = cap;
     return true;
+}
+
+/* Makes room for `n` more bytes and the NUL. Returns false if the buffer has failed. */
+static inline bool reserve(struct pp_buf *b, size_t n)
+{
+    if (!b->failed && n < b->cap - b->n && n <= b->max - b->n)
+        return true;
+    return grow(b, n);
 }
 
 void pp_buf_put(struct pp_buf *b, const void *p, size_t n)

@@ -59,7 +59,9 @@ static void write_string(struct pp_buf *b, const char *s, size_t n)
 /* Writes a comma if one is needed, then the key and a colon if `key` is not NULL. */
 static void write_key(struct pp_buf *b, const char *key)
 {
-    if (b->n > 0 && !strchr("{[:", b->p[b->n - 1]))
+    char last = b->n > 0 ? b->p[b->n - 1] : '{';
+
+    if (last != '{' && last != '[' && last != ':')
         pp_buf_putc(b, ',');
     if (!key)
         return;
@@ -96,16 +98,29 @@ void pp_json_str(struct pp_buf *b, const char *key, const char *s)
         pp_json_null(b, key);
 }
 
+static void write_uint(struct pp_buf *b, uint64_t v, bool minus)
+{
+    char digits[24];
+    size_t at = sizeof digits;
+
+    do
+        digits[--at] = (char)('0' + v % 10);
+    while ((v /= 10) > 0);
+    if (minus)
+        digits[--at] = '-';
+    pp_buf_put(b, digits + at, sizeof digits - at);
+}
+
 void pp_json_int(struct pp_buf *b, const char *key, int64_t v)
 {
     write_key(b, key);
-    pp_buf_printf(b, "%lld", (long long)v);
+    write_uint(b, v < 0 ? -(uint64_t)v : (uint64_t)v, v < 0);
 }
 
 void pp_json_uint(struct pp_buf *b, const char *key, uint64_t v)
 {
     write_key(b, key);
-    pp_buf_printf(b, "%llu", (unsigned long long)v);
+    write_uint(b, v, false);
 }
 
 void pp_json_num(struct pp_buf *b, const char *key, double v)
