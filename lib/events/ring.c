@@ -47,20 +47,30 @@ static struct pp_piece *encode_json(const struct pp_event *e)
     return to_piece(&b);
 }
 
+static void blank(char *p, size_t n, char c)
+{
+    for (char *end = p + n; (p = memchr(p, c, (size_t)(end - p))); p++)
+        *p = ' ';
+}
+
 /* Encodes an event as text/event-stream. A line break would end the event's data (WHATWG HTML 9.2).
  * In JSON, line breaks occur only between tokens, so spaces replace them. */
 static struct pp_piece *encode_sse(const struct pp_event *e, const struct pp_piece *json)
 {
-    struct pp_buf b;
-    pp_buf_init(&b, EVENT_MAX);
-    pp_buf_printf(&b, "id: %llu\nevent: %s\ndata: ", (unsigned long long)e->seq, e->type);
-    size_t head = b.n;
-    pp_buf_put(&b, json->bytes, json->n);
-    for (size_t i = head; !b.failed && i < b.n; i++)
-        if (b.p[i] == '\n' || b.p[i] == '\r')
-            b.p[i] = ' ';
-    pp_buf_puts(&b, "\n\n");
-    return to_piece(&b);
+    struct pp_buf head;
+    pp_buf_init(&head, EVENT_MAX);
+    pp_buf_printf(&head, "id: %llu\nevent: %s\ndata: ", (unsigned long long)e->seq, e->type);
+    struct pp_piece *piece = head.failed ? NULL : pp_piece_new(head.n + json->n + 2);
+    if (piece) {
+        char *data = piece->bytes + head.n;
+        memcpy(piece->bytes, head.p, head.n);
+        memcpy(data, json->bytes, json->n);
+        blank(data, json->n, '\n');
+        blank(data, json->n, '\r');
+        memcpy(data + json->n, "\n\n", 2);
+    }
+    pp_buf_fini(&head);
+    return piece;
 }
 
 struct pp_piece *pp_event_encode(const struct pp_event *e, enum pp_sub_format format)
