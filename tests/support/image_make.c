@@ -23,8 +23,11 @@ static void le16(struct pp_buf *b, uint32_t v)
 
 static void zeros(struct pp_buf *b, size_t n)
 {
-    for (; n > 0; n--)
-        pp_buf_u8(b, 0);
+    static const char many[1024];
+
+    for (; n > sizeof many; n -= sizeof many)
+        pp_buf_put(b, many, sizeof many);
+    pp_buf_put(b, many, n);
 }
 
 static void patch_be32(struct pp_buf *b, size_t at, uint32_t v)
@@ -67,12 +70,15 @@ static void make_jpeg(struct pp_buf *b, uint32_t w, uint32_t h)
 
 static uint32_t crc32_of(const char *p, size_t n)
 {
-    uint32_t crc = 0xffffffff;
-    for (size_t i = 0; i < n; i++) {
-        crc ^= (uint8_t)p[i];
+    uint32_t crc = 0xffffffff, of_byte[256];
+
+    for (uint32_t i = 0; i < 256; i++) {
+        of_byte[i] = i;
         for (int k = 0; k < 8; k++)
-            crc = crc & 1 ? crc >> 1 ^ 0xedb88320 : crc >> 1;
+            of_byte[i] = of_byte[i] & 1 ? of_byte[i] >> 1 ^ 0xedb88320 : of_byte[i] >> 1;
     }
+    for (size_t i = 0; i < n; i++)
+        crc = crc >> 8 ^ of_byte[(crc ^ (uint8_t)p[i]) & 0xff];
     return ~crc;
 }
 

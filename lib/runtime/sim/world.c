@@ -87,8 +87,7 @@ struct pp_sim_process *sim_process_here(void)
 
 static void init(struct pp_sim_event *e, const char *what, void (*run)(void *data), void *data)
 {
-    *e = (struct pp_sim_event){
-        .what = what, .run = run, .data = data, .what_hash = XXH3_64bits(what, strlen(what))};
+    *e = (struct pp_sim_event){.what = what, .run = run, .data = data};
 }
 
 void pp_sim_event_init(struct pp_sim_event *e, struct pp_sim_world *world, const char *what,
@@ -191,8 +190,10 @@ static bool admit(struct pp_sim_event *e)
     return true;
 }
 
-static void note(struct pp_sim_world *world, const struct pp_sim_event *e)
+static void note(struct pp_sim_world *world, struct pp_sim_event *e)
 {
+    if (!e->what_hash) /* Many events never run: those that have run before have it. */
+        e->what_hash = XXH3_64bits(e->what, strlen(e->what));
     const uint64_t parts[] = {world->hash, (uint64_t)world->now_us, e->process ? e->process->number : 0,
                               e->number, e->what_hash};
     const struct pp_sim_options *o = &world->options;
