@@ -8,7 +8,7 @@
 static uint8_t secret[XXH3_SECRET_DEFAULT_SIZE];
 
 /* Runs before main(), so no thread can read the secret before it is complete. */
-__attribute__((constructor)) static void draw_secret(void)
+__attribute__((constructor)) void pp_hash_draw_key(void)
 {
     pp_random_bytes(secret, sizeof secret);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "import.h"
 #include "judge.h"
 #include "pipeline/fetch/run_internal.h"
@@ -104,6 +105,16 @@ static void add_nodes(struct sim_fleet *f, unsigned n, unsigned roles, const cha
     }
 }
 
+/* Draws the hash tables' key from the world's random numbers, and puts those back as they were: what
+ * a seed does must not depend on the key. */
+static void draw_hash_key(struct pp_sim_world *world)
+{
+    struct pp_rng before = *pp_sim_rng(world);
+
+    pp_hash_draw_key();
+    *pp_sim_rng(world) = before;
+}
+
 struct sim_fleet *sim_fleet_open(const struct sim_swarm *swarm, const struct sim_fleet_options *options)
 {
     enum {
@@ -117,6 +128,7 @@ struct sim_fleet *sim_fleet_open(const struct sim_swarm *swarm, const struct sim
     f->world = pp_sim_world_open(
         &(struct pp_sim_options){.seed = swarm->seed, .trace = options->step, .data = options->data});
     pp_assert(f->world, "the simulator needs memory");
+    draw_hash_key(f->world);
     f->trace = sim_trace_open(f->world, options->notes);
     f->judge = sim_judge_open(f);
     f->net =

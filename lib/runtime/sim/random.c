@@ -11,7 +11,7 @@ void pp_random_bytes(void *p, size_t n)
     struct pp_rng *rng = here.process ? &here.process->rng : here.world ? &here.world->rng : &before_main;
     unsigned char *at = p;
 
-    /* base/hash.c draws its key before main(), so each run has the same key. */
+    /* base/hash.c draws a first key before main(); a world may have it draw another. */
     if (rng == &before_main)
         pp_rng_seed(rng, 0);
     for (size_t part; n > 0; at += part, n -= part) {
