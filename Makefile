@@ -33,7 +33,7 @@ test-long: ## everything else: sanitizers, fuzzing, chaos, all scenarios
 	@scripts/setup build test fleet mongo npm
 	@J=$(J) tests/run long
 
-sim: ## the simulator: a fleet under virtual time (make sim SEEDS=1..1000 MINUTES=10)
+sim: ## the simulator: a fleet under virtual time (make sim SEEDS=1..1000 MINUTES=10), and its speed by processor time
 	@scripts/setup build test
 	@scripts/build build sim -DPP_TESTS=ON
 	@build/tests/sim --jobs $(J) --seeds $(SEEDS) --minutes $(MINUTES)

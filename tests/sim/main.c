@@ -139,8 +139,9 @@ int main(int argc, char **argv)
     if (o.child >= 0)
         sim_run_child(&o);
     run_all(&o, &t);
-    printf("%" PRIu64 " seeds, %" PRIu64 " broken: %.0f simulated s at %.0f a second of one core, %" PRIu64
-           " steps, %" PRIu64 " faults, %" PRIu64 " photos, %" PRIu64 " requests, %" PRIu64 " results\n",
+    printf("%" PRIu64 " seeds, %" PRIu64
+           " broken: %.0f simulated s, %.0f a second of processor time, %" PRIu64 " steps, %" PRIu64
+           " faults, %" PRIu64 " photos, %" PRIu64 " requests, %" PRIu64 " results\n",
            t.seeds, t.broken, t.simulated_s, t.seconds > 0 ? t.simulated_s / t.seconds : 0, t.steps, t.faults,
            t.photos, t.requests, t.results);
     free(o.cases);
