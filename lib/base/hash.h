@@ -20,8 +20,8 @@
  * it, and never send it. Any thread. */
 uint64_t pp_hash(const void *p, size_t n);
 
-/* Draws this process's key. It has one when main() begins; only the simulator draws another, for each
- * seed. No table and no other thread may exist. */
+/* Draws this process's key. It has one when main() begins; only the simulator draws another, for
+ * each seed. No table and no other thread may exist. */
 void pp_hash_draw_key(void);
 
 #define HASH_FUNCTION(key, n, hash) ((hash) = (unsigned)pp_hash((key), (n)))

@@ -1,10 +1,11 @@
-/* alloc.c: malloc() for the simulator, which spends a fifth of its time in the C library's. That one
- * merges and splits blocks, and so reads memory that the processor's caches no longer hold. Here a
- * freed block waits in a list for the next request of its class of sizes, and is never merged.
+/* alloc.c: malloc() for the simulator, which would spend a fifth of its time in the C library's.
+ * That one merges and splits blocks, and so reads memory that the processor's caches no longer
+ * hold. Here a freed block waits in a list for the next request of its class of sizes, and is never
+ * merged.
  *
  * Invariants:
- *  - Before each block is a header of 16 bytes, which names the block's class. Blocks above LARGE have
- *    the class N_CLASSES, and are mapped one by one.
+ *  - Before each block is a header of 16 bytes, which names the block's class. Blocks above LARGE
+ *    have the class N_CLASSES, and are mapped one by one.
  *  - Each thread has its own lists, so nothing is locked; a block may be freed by another thread.
  *  - Blocks in the lists are not given back to the kernel: the program is short.
  *

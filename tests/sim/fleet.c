@@ -105,8 +105,8 @@ static void add_nodes(struct sim_fleet *f, unsigned n, unsigned roles, const cha
     }
 }
 
-/* Draws the hash tables' key from the world's random numbers, and puts those back as they were: what
- * a seed does must not depend on the key. */
+/* Draws the hash tables' key from the world's random numbers, and puts those back as they were, so
+ * that the draw changes nothing else. The key decides on which fetch loop a host is. */
 static void draw_hash_key(struct pp_sim_world *world)
 {
     struct pp_rng before = *pp_sim_rng(world);

@@ -333,8 +333,8 @@ static enum pp_err copy_event(struct pp_arena *a, const struct pp_event *from, s
     return to->data && (to->key || !from->key) && (to->type || !from->type) ? PP_OK : PP_ENOMEM;
 }
 
-/* Returns the first event after `after`, or the list's head. Readers follow the end of the log, so the
- * search begins there. */
+/* Returns the first event after `after`, or the list's head. Readers follow the end of the log, so
+ * the search begins there. */
 static const struct pp_node *first_after(const struct pp_memory_event_log *s, uint64_t after)
 {
     const struct pp_node *first = &s->events.head;
