@@ -179,7 +179,7 @@ static void read_page(struct pp_hub *hub, struct pp_sub *sub)
     sub->reading = true;
 }
 
-/* Notes that the subscriber is not ready. If it has not been ready for PP_SUB_STALL_MS, ends it. */
+/* Notes that the subscriber is not ready, or full. If it has not been ready for PP_SUB_STALL_MS, ends it. */
 static void note_stall(struct pp_hub *hub, struct pp_sub *sub)
 {
     int64_t now = pp_loop_now(hub->o.loop);
@@ -206,7 +206,7 @@ void pp_hub_catch_up(struct pp_hub *hub, struct pp_sub *sub)
 {
     pp_assert(sub->state == PP_SUB_CATCHING_UP, "this subscriber is not behind");
     while (!sub->reading && hub->known && hub->tail >= hub->warm_to && !hub->stopped) {
-        if (!sub->events->ready(sub)) {
+        if (sub->full || !sub->events->ready(sub)) {
             note_stall(hub, sub);
             return;
         }

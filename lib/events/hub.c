@@ -230,6 +230,7 @@ enum pp_err pp_hub_subscribe(struct pp_hub *hub, struct pp_sub *sub, const char 
 
 void pp_hub_resume(struct pp_hub *hub, struct pp_sub *sub)
 {
+    sub->full = false;
     if (sub->state == PP_SUB_CATCHING_UP && !sub->reading)
         pp_hub_catch_up(hub, sub);
 }

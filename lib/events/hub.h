@@ -60,6 +60,7 @@ struct pp_sub {
     enum pp_sub_format format;
     enum pp_sub_state state;
     uint8_t n_links;
+    bool full;          /* deliver() has returned PP_SUB_FULL; pp_hub_resume() has not been called since */
     bool reading;       /* a page of the log is being read for this subscriber */
     uint16_t max;       /* one call of deliver() has at most this many pieces; 0: no limit */
     int64_t stalled_ms; /* the subscriber has not been ready since this loop time; 0: it is ready */

@@ -195,8 +195,10 @@ enum pp_sub_verdict pp_hub_deliver(struct pp_sub *sub, struct pp_piece *const *p
 
     sub->at = upto;
     enum pp_sub_verdict verdict = n > 0 ? sub->events->deliver(sub, pieces, n) : PP_SUB_TAKEN;
-    if (verdict == PP_SUB_FULL)
+    if (verdict == PP_SUB_FULL) {
         sub->at = before;
+        sub->full = true;
+    }
     return verdict;
 }
 

@@ -380,6 +380,31 @@ static void one_that_is_full_falls_behind(void **state)
     leave(f);
 }
 
+/* The hub delivers to a full subscriber only after pp_hub_resume(), although the subscriber is ready
+ * for smaller pieces. Otherwise the hub would try in each turn of the loop. */
+static void one_that_is_full_is_left_alone(void **state)
+{
+    struct kit *k = *state;
+    settle(k);
+    struct follower *f = follow(k, PP_SUB_JSON, PP_SUB_FROM_NOW, "ops", NULL);
+    f->full = 2;
+    put(k, "ops", 1);
+    settle(k);
+    for (int i = 0; i < 3; i++) {
+        put(k, "ops", 1);
+        settle(k);
+    }
+    assert_int_equal(f->full, 1);
+    pp_hub_resume(k->hub, &f->sub);
+    assert_int_equal(f->full, 0);
+    put(k, "ops", 1);
+    settle(k);
+    assert_int_equal(f->n, 0);
+    pp_hub_resume(k->hub, &f->sub);
+    check(f, 5, 1, 2, 3, 4, 5);
+    leave(f);
+}
+
 static void what_was_cleaned_away_is_said(void **state)
 {
     struct kit *k = *state;
@@ -642,6 +667,7 @@ int main(void)
         T(a_pause_loses_nothing),
         T(one_caller_does_not_take_all_pages),
         T(one_that_is_full_falls_behind),
+        T(one_that_is_full_is_left_alone),
         T(what_was_cleaned_away_is_said),
         T(subscribers_learn_of_lost_events),
         T(a_gap_within_the_log),
