@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "fleet.h"
+#include "stream.h"
 
 static uint64_t below(struct sim_fleet *f, uint64_t n)
 {
@@ -131,6 +132,7 @@ static void redis_forgets(struct sim_fleet *f)
 
     struct pp_sim_place before = pp_sim_enter_world(f->world);
     pp_memory_coordinator_forget(f->coordinator);
+    sim_stream_forgot(f->stream);
     pp_memory_event_log_forget(f->events, all ? INT64_MIN : now - back);
     pp_memory_ingest_forget(f->ingest, all ? INT64_MIN : now - back);
     pp_sim_leave(before);

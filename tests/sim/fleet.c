@@ -9,6 +9,8 @@
 #include "import.h"
 #include "judge.h"
 #include "pipeline/fetch/run_internal.h"
+#include "reader.h"
+#include "stream.h"
 
 static int64_t server_now(void *data)
 {
@@ -29,6 +31,11 @@ static int64_t redis_now(void *data)
 static int64_t redis_date(void *data)
 {
     return pp_sim_date_ms(((struct sim_weather *)data)->world);
+}
+
+static void on_appended(void *data, const struct pp_event *e)
+{
+    sim_stream_appended(pp_container_of(data, struct sim_fleet, redis_weather)->stream, e);
 }
 
 static int64_t time_left(void *data, const struct pp_exchange *x)
@@ -82,8 +89,11 @@ static void open_servers(struct sim_fleet *f)
                                                 .post = sim_post(&f->redis_weather)});
     f->ingest = pp_memory_ingest_new(
         &(struct pp_memory_ingest_options){redis_now, redis_date, sim_carry, &f->redis_weather});
-    f->events = pp_memory_event_log_new(
-        &(struct pp_memory_event_log_options){redis_now, redis_date, sim_carry, &f->redis_weather});
+    f->events = pp_memory_event_log_new(&(struct pp_memory_event_log_options){.now_ms = redis_now,
+                                                                              .date_ms = redis_date,
+                                                                              .carry = sim_carry,
+                                                                              .appended = on_appended,
+                                                                              .data = &f->redis_weather});
     f->blobs = pp_memory_blobs_new(&(struct pp_memory_blobs_options){.now_ms = server_now, .data = w});
     f->broker = pp_memory_broker_new();
     pp_assert(f->store && f->deliveries && f->coordinator && f->ingest && f->events && f->blobs && f->broker,
@@ -131,6 +141,7 @@ struct sim_fleet *sim_fleet_open(const struct sim_swarm *swarm, const struct sim
     draw_hash_key(f->world);
     f->trace = sim_trace_open(f->world, options->notes);
     f->judge = sim_judge_open(f);
+    f->stream = sim_stream_open(f);
     f->net =
         sim_internet_open(&(struct sim_internet_options){.seed = swarm->seed,
                                                          .trouble = swarm->trouble,
@@ -155,6 +166,7 @@ struct sim_fleet *sim_fleet_open(const struct sim_swarm *swarm, const struct sim
     add_nodes(f, swarm->workers, PP_ROLE_WORKER, "worker");
     add_nodes(f, swarm->others, PP_ROLE_DELIVER | PP_ROLE_CRON, "deliver");
     f->imports = sim_imports_open(f);
+    f->readers = sim_readers_open(f);
     sim_settings_open(f);
     sim_faults_begin(f);
     return f;

@@ -7,7 +7,8 @@
  *   servers: the store (as MongoDB), Redis (coordinator, ingest queue, event log), blobs, a broker
  *
  * All is in one thread. Files: fleet.c opens and closes servers, node.c processes, faults.c breaks
- * them, import.c posts batches, settings.c changes limits, judge.c checks the rules. */
+ * them, import.c posts batches, reader.c reads events, settings.c changes limits, judge.c checks the rules.
+ */
 #ifndef PP_SIM_FLEET_H
 #define PP_SIM_FLEET_H
 
@@ -28,6 +29,8 @@ enum { SIM_SETTING_RPM_MIN = 60 }; /* the lowest limit that the operator sets */
 
 struct sim_judge;
 struct sim_imports;
+struct sim_stream;
+struct sim_readers;
 struct sim_setting;
 struct sim_fleet;
 
@@ -75,6 +78,8 @@ struct sim_fleet {
     size_t n_nodes;
     struct sim_judge *judge;
     struct sim_imports *imports;
+    struct sim_stream *stream;
+    struct sim_readers *readers;
     struct sim_setting *settings; /* by client */
     uint64_t faults;              /* besides those of the weathers and of the hosts */
     bool calm;                    /* no further faults */

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "fleet.h"
 #include "pipeline/fetch/keep.h"
+#include "reader.h"
 
 static const int64_t delays_ms[] = {1000, 10000, 60000};
 
@@ -66,7 +67,7 @@ static void set_params(struct sim_part *part)
                             .max_posts = 16,
                             .max_subscribers = 100,
                             .events_ms = 86400000,
-                            .events_bytes = 1 << 30,
+                            .events_bytes = s->events_kib > 0 ? (uint64_t)s->events_kib << 10 : 1 << 30,
                             .started_wall_ms = pp_clock_wall_ms()};
     set_tiers(part->node, p);
     memcpy(p->tiers, &tiers[3 - s->n_tiers], s->n_tiers * sizeof tiers[0]);
@@ -181,6 +182,7 @@ void sim_node_crash(struct sim_node *n)
     pp_assert(n->state != SIM_NODE_DOWN, "a node that is down crashes");
     struct pp_sim_place before = pp_sim_enter(n->process);
     sim_internet_crash(n->fleet->net, n->name);
+    sim_readers_crash(n->fleet->readers, n);
     pp_memory_coordinator_cut(p->coordinator);
     pp_memory_ingest_cut(n->part->queue);
     if (n->part->log)
@@ -238,6 +240,7 @@ void sim_node_drain(struct sim_node *n)
     struct pp_sim_place before = pp_sim_enter(n->process);
     part->closing = pp_timer_open(part->loop, on_closing, part);
     pp_timer_start(part->closing, CHECK_MS, CHECK_MS);
+    sim_readers_drain(n->fleet->readers, n);
     pp_pipeline_drain(&part->p, on_drained, part);
     pp_sim_leave(before);
 }

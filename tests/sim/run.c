@@ -13,6 +13,8 @@
 #include "base/check.h"
 #include "import.h"
 #include "page.h"
+#include "reader.h"
+#include "stream.h"
 
 /* Batches are posted for PROBE_MS more after the last fault, to see that all works again. */
 enum { LOOK_MS = 5000, PROBE_MS = 90000, NOTES = 1 << 14, NOTES_FOR_A_PAGE = 1 << 19, PAGE_MS = 10000 };
@@ -27,7 +29,8 @@ static double processor_seconds(void)
 static bool is_done(struct sim_fleet *f)
 {
     sim_judge_look(f->judge);
-    return sim_imports_open_posts(f->imports) == 0 && sim_judge_missing(f->judge) == 0;
+    return sim_imports_open_posts(f->imports) == 0 && sim_judge_missing(f->judge) == 0 &&
+           sim_stream_missing(f->stream) == 0 && sim_readers_behind(f->readers) == 0;
 }
 
 static bool is_broken(const struct sim_fleet *f)
@@ -76,6 +79,13 @@ static bool go_on(struct watch *w)
     return !(w->way->stop_early && is_broken(w->f));
 }
 
+static void check_end(struct sim_fleet *f)
+{
+    sim_judge_end(f->judge);
+    sim_stream_end(f->stream);
+    sim_readers_end(f->readers);
+}
+
 static void simulate(struct watch *w, const struct sim_swarm *swarm)
 {
     struct sim_fleet *f = w->f;
@@ -95,7 +105,7 @@ static void simulate(struct watch *w, const struct sim_swarm *swarm)
     while (!ends && w->now < end && !is_done(f))
         ends = !go_on(w);
     if (!ends)
-        sim_judge_end(f->judge);
+        check_end(f);
 }
 
 /* Writes the verdict, of a long one whole lines of its beginning, and the events. */

@@ -47,6 +47,14 @@ static void draw_faults(struct sim_swarm *s, struct pp_rng *r)
     s->untold = pp_rng_below(r, 2) == 0 ? between(r, 1, 50) : 0;
 }
 
+static void draw_readers(struct sim_swarm *s, struct pp_rng *r)
+{
+    s->readers = pp_rng_below(r, 4) > 0 ? between(r, 1, 6) : 0;
+    s->reader_acts_every_ms = sometimes(r, 5000, 100000);
+    s->burst_every_ms = sometimes(r, 5000, 60000);
+    s->events_kib = sometimes(r, 10, 500);
+}
+
 /* Mostly limits that matter; some are so high that each client is cut into shares for several
  * workers (WORKER_RPM in pipeline/claim/placement.c). */
 static uint32_t draw_rpm(struct pp_rng *r)
@@ -97,6 +105,7 @@ struct sim_swarm sim_swarm_draw(uint64_t seed, int64_t busy_ms)
     s.way_us = between(&r, 100, 5000);
     s.jitter_us = between(&r, 0, 5000);
     draw_faults(&s, &r);
+    draw_readers(&s, &r);
     return s;
 }
 
@@ -168,6 +177,10 @@ static const struct sim_field fields[] = {
     FAULT(drift_ppm, 100000),
     OTHER(way_us, 0, 60000000),
     FAULT(jitter_us, 60000000),
+    SIZE(readers, 0, 1000),
+    FAULT(reader_acts_every_ms, DAY_MS),
+    FAULT(burst_every_ms, DAY_MS),
+    FAULT(events_kib, 1 << 20),
 #undef FIELD
 #undef SIZE
 #undef FAULT

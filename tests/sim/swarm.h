@@ -34,6 +34,11 @@ struct sim_swarm {
     int64_t late_ms;
     int64_t drift_ppm; /* clocks are wrong by up to this */
     int64_t way_us, jitter_us;
+    /* Consumers of the numbered events; the mean time between two things that one of them does; the
+     * mean time between two bursts of events for operators; 0: none. */
+    unsigned readers;
+    int64_t reader_acts_every_ms, burst_every_ms;
+    int64_t events_kib; /* the log keeps so much of its newest events; 0: all */
 };
 
 /* Draws a swarm from its seed. */

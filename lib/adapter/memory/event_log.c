@@ -196,6 +196,16 @@ void pp_memory_event_log_forget(struct pp_memory_event_log *s, int64_t since_ms)
     tell(s, true);
 }
 
+bool pp_memory_event_log_has(const struct pp_memory_event_log *s, uint64_t from, uint64_t to)
+{
+    pp_list_each (node, &s->events) {
+        const struct pp_event *e = &pp_container_of(node, struct ml_event, node)->e;
+        if (e->seq >= from && e->seq <= to && e->type)
+            return true;
+    }
+    return false;
+}
+
 /* --- append, begin --- */
 
 static enum pp_err make_events(const struct pp_log_append *r, uint64_t next, struct pp_list *out,
@@ -239,8 +249,11 @@ static enum pp_err run_append(void *server, struct pp_req *req)
     }
     pp_assert(next > s->n.last, "a number would be given twice");
     pp_list_splice(&s->events, &events);
-    for (size_t i = 0; i < r->n; i++)
+    for (size_t i = 0; i < r->n; i++) {
         r->events[i].seq = next + i;
+        if (s->options.appended)
+            s->options.appended(s->options.data, &r->events[i]);
+    }
     s->n.next += r->n;
     s->n.last = s->n.next - 1;
     s->n.bytes += bytes;

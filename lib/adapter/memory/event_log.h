@@ -22,8 +22,10 @@ struct pp_memory_event_log_options {
      * believes each process. */
     int64_t (*date_ms)(void *data);
     pp_memory_carry *carry; /* carries notices to watchers; NULL: they arrive at once */
-    void *data;             /* for the functions above */
-    uint64_t max_bytes;     /* an append that would exceed this fails with PP_EFULL; 0: no bound */
+    void *data;             /* for all functions of this struct */
+    /* Called for each event that the log takes, with its number; NULL: not. */
+    void (*appended)(void *data, const struct pp_event *e);
+    uint64_t max_bytes; /* an append that would exceed this fails with PP_EFULL; 0: no bound */
 };
 
 /* The server can go back by at most this time, in ms. */
@@ -51,5 +53,9 @@ void pp_memory_event_log_reconnected(struct pp_event_log *port);
  * PP_MEMORY_EVENT_LOG_BACK_MS ago: what was done later is undone. INT64_MIN: it loses all data. A
  * restart without a loss is a forget with the present time. All ports get a new connection. */
 void pp_memory_event_log_forget(struct pp_memory_event_log *server, int64_t since_ms);
+
+/* Returns true if the log now has an event with a number in from..to, which is not a gap event. For
+ * checks of invariants. */
+bool pp_memory_event_log_has(const struct pp_memory_event_log *server, uint64_t from, uint64_t to);
 
 #endif
