@@ -160,6 +160,7 @@ struct sim_fleet *sim_fleet_open(const struct sim_swarm *swarm, const struct sim
     f->redis_weather = weather(f, "redis");
     f->broker_weather = weather(f, "broker");
     open_servers(f);
+    f->hooks = sim_hooks_open(f);
     add_nodes(f, swarm->all_roles, ALL, "all");
     add_nodes(f, swarm->apis, PP_ROLE_API, "api");
     add_nodes(f, swarm->ingests, PP_ROLE_INGEST, "ingest");

@@ -7,7 +7,8 @@
  *   servers: the store (as MongoDB), Redis (coordinator, ingest queue, event log), blobs, a broker
  *
  * All is in one thread. Files: fleet.c opens and closes servers, node.c processes, faults.c breaks
- * them, import.c posts batches, reader.c reads events, settings.c changes limits, judge.c checks the rules.
+ * them, import.c posts batches, reader.c reads events, hooks.c gets posts, settings.c changes limits, judge.c
+ * checks the rules.
  */
 #ifndef PP_SIM_FLEET_H
 #define PP_SIM_FLEET_H
@@ -19,6 +20,7 @@
 #include "adapter/memory/memory_coordinator.h"
 #include "adapter/memory/memory_store.h"
 #include "adapter/memory/sink.h"
+#include "hooks.h"
 #include "internet.h"
 #include "line.h"
 #include "pipeline/accept/accept.h"
@@ -58,6 +60,7 @@ struct sim_part {
     struct pp_acceptor *acceptor;        /* with the role api */
     struct pp_ingest_queue *queue, *log; /* the port to Redis; with the role api the journal's own log */
     struct sim_access access;
+    struct sim_hook_access hook_access;
     bool drained;
     struct pp_timer *closing;
 };
@@ -80,6 +83,7 @@ struct sim_fleet {
     struct sim_imports *imports;
     struct sim_stream *stream;
     struct sim_readers *readers;
+    struct sim_hooks *hooks;
     struct sim_setting *settings; /* by client */
     uint64_t faults;              /* besides those of the weathers and of the hosts */
     bool calm;                    /* no further faults */

@@ -132,7 +132,8 @@ static void open_part(struct sim_part *part)
     p->roles = n->roles;
     p->loop = part->loop;
     p->params = &part->params;
-    p->factory = sim_fetch_factory(&part->access);
+    part->hook_access = (struct sim_hook_access){n->fleet->hooks, sim_fetch_factory(&part->access)};
+    p->factory = sim_hooks_factory(&part->hook_access);
     if (n->roles & PP_ROLE_WORKER)
         p->keep_lane = pp_keep_lane_open(2, p->blobs);
     pp_clock_read(&boot, &date);

@@ -106,6 +106,11 @@ static void simulate(struct watch *w, const struct sim_swarm *swarm)
         ends = !go_on(w);
     if (!ends)
         check_end(f);
+    end = w->now + sim_hooks_bound_ms(f->hooks);
+    while (!ends && w->now < end && sim_hooks_missing(f->hooks) > 0)
+        ends = !go_on(w);
+    if (!ends)
+        sim_hooks_end(f->hooks);
 }
 
 /* Writes the verdict, of a long one whole lines of its beginning, and the events. */

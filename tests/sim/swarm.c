@@ -55,6 +55,15 @@ static void draw_readers(struct sim_swarm *s, struct pp_rng *r)
     s->events_kib = sometimes(r, 10, 500);
 }
 
+static void draw_hooks(struct sim_swarm *s, struct pp_rng *r)
+{
+    s->hooks = pp_rng_below(r, 3) == 0 ? between(r, 1, 4) : 0;
+    s->hook_trouble = pp_rng_below(r, 2) == 0 ? between(r, 1, 60) : 0;
+    s->hook_gone = pp_rng_below(r, 3) == 0 ? between(r, 10, 200) : 0;
+    s->hook_dead = s->hooks > 1 && pp_rng_below(r, 3) == 0;
+    s->hook_down_every_ms = sometimes(r, 30000, 300000);
+}
+
 /* Mostly limits that matter; some are so high that each client is cut into shares for several
  * workers (WORKER_RPM in pipeline/claim/placement.c). */
 static uint32_t draw_rpm(struct pp_rng *r)
@@ -106,6 +115,7 @@ struct sim_swarm sim_swarm_draw(uint64_t seed, int64_t busy_ms)
     s.jitter_us = between(&r, 0, 5000);
     draw_faults(&s, &r);
     draw_readers(&s, &r);
+    draw_hooks(&s, &r);
     return s;
 }
 
@@ -180,6 +190,11 @@ static const struct sim_field fields[] = {
     SIZE(readers, 0, 1000),
     FAULT(reader_acts_every_ms, DAY_MS),
     FAULT(burst_every_ms, DAY_MS),
+    SIZE(hooks, 0, 8),
+    FAULT(hook_trouble, 100),
+    FAULT(hook_gone, 10000),
+    FAULT(hook_dead, 1),
+    FAULT(hook_down_every_ms, DAY_MS),
     FAULT(events_kib, 1 << 20),
 #undef FIELD
 #undef SIZE

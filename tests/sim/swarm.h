@@ -38,6 +38,11 @@ struct sim_swarm {
      * mean time between two bursts of events for operators; 0: none. */
     unsigned readers;
     int64_t reader_acts_every_ms, burst_every_ms;
+    unsigned hooks;        /* webhook endpoints */
+    unsigned hook_trouble; /* of 100 posts so many meet an endpoint in trouble */
+    unsigned hook_gone;    /* and of 10,000 so many are answered with 410 */
+    unsigned hook_dead;    /* 1: the last endpoint never answers */
+    int64_t hook_down_every_ms;
     int64_t events_kib; /* the log keeps so much of its newest events; 0: all */
 };
 
