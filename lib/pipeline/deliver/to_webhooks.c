@@ -331,8 +331,11 @@ static void take_row(struct pp_to_webhooks *w, const struct pp_webhook *row)
         return;
     }
     e->seen = true;
-    if (row->version == e->version)
+    if (row->version == e->version) {
+        if (e->disabled && !row->disabled) /* the store was not there when the endpoint answered 410 */
+            disable(e);
         return;
+    }
     if (!configure(e, row))
         e->paused = true;
     pp_pace_init(&e->pace, 0);
