@@ -489,12 +489,35 @@ int64_t sim_hooks_bound_ms(const struct sim_hooks *h)
     return longest + PAUSE_MS + RETRY_AFTER_MS + OTHER_MS;
 }
 
+struct wanted {
+    const char *id;
+    char text[200];
+};
+
+static void describe(void *data, const struct pp_delivery *row)
+{
+    struct wanted *w = data;
+
+    if (strcmp(row->id, w->id) == 0)
+        snprintf(w->text, sizeof w->text, "%s, row %llu: status %d, %u attempts, due at %lld, HTTP %d", w->id,
+                 (unsigned long long)row->seq, (int)row->status, row->attempts, (long long)row->due_ms,
+                 row->http_status);
+}
+
+static void report_missing(struct hook *k)
+{
+    char sink[40];
+    struct wanted w = {.id = pp_memory_broker_at(k->all->f->broker, k->compared)->id};
+
+    snprintf(w.text, sizeof w.text, "%s, without a row", w.id);
+    snprintf(sink, sizeof sink, PP_SINK_WEBHOOK "%s", k->name);
+    pp_memory_delivery_each_row(k->all->f->deliveries, sink, describe, &w);
+    report(k, "I10", "a result is not delivered in time", w.text);
+}
+
 void sim_hooks_end(struct sim_hooks *h)
 {
-    for (unsigned i = 0; i < h->n; i++) {
-        struct hook *k = &h->hooks[i];
-        if (compare(k) > 0)
-            report(k, "I10", "a result is not delivered in time",
-                   pp_memory_broker_at(h->f->broker, k->compared)->id);
-    }
+    for (unsigned i = 0; i < h->n; i++)
+        if (compare(&h->hooks[i]) > 0)
+            report_missing(&h->hooks[i]);
 }
