@@ -179,7 +179,8 @@ static void read_page(struct pp_hub *hub, struct pp_sub *sub)
     sub->reading = true;
 }
 
-/* Notes that the subscriber is not ready, or full. If it has not been ready for PP_SUB_STALL_MS, ends it. */
+/* Notes that the subscriber is not ready, or full. If it has not been ready for PP_SUB_STALL_MS,
+ * ends it. */
 static void note_stall(struct pp_hub *hub, struct pp_sub *sub)
 {
     int64_t now = pp_loop_now(hub->o.loop);

@@ -6,9 +6,9 @@
  *         |
  *   servers: the store (as MongoDB), Redis (coordinator, ingest queue, event log), blobs, a broker
  *
- * All is in one thread. Files: fleet.c opens and closes servers, node.c processes, faults.c breaks
- * them, import.c posts batches, reader.c reads events, hooks.c gets posts, settings.c changes limits, judge.c
- * checks the rules.
+ * All is in one thread. Files: fleet.c opens and closes servers, node.c processes, faults.c
+ * breaks them, import.c posts batches, reader.c reads events, hooks.c gets posts, settings.c
+ * changes limits, judge.c checks the rules.
  */
 #ifndef PP_SIM_FLEET_H
 #define PP_SIM_FLEET_H

@@ -1,6 +1,6 @@
 /* hooks.c: webhook endpoints, and the fetcher that carries posts to them.
  *
- *   start() --way--> on_arrival(): the endpoint decides, and accepts or not --late_ms--> on_answer()
+ *   start() --way--> on_arrival(): the endpoint accepts it or not --late_ms--> on_answer()
  *
  * The request arrives although its process crashes or gives up; an answer then goes nowhere. The
  * visit of a crashed process is left alone.

@@ -1,6 +1,6 @@
 /* hooks.h: the webhook endpoints of a simulated fleet. The production stage posts to them through
- * the process's fetcher. They accept late, answer 500, 429, 302 or 410, cut the connection before or
- * after they have accepted, and are down for a while; one may be dead for ever.
+ * the process's fetcher. They accept late, answer 500, 429, 302 or 410, cut the connection before
+ * or after they have accepted, and are down for a while; one may be dead for ever.
  *
  * Checked: I2, one id has one payload at all endpoints and at the broker, and an endpoint gets only
  * results of its clients; I10, each result reaches each endpoint that recovers, within the time of

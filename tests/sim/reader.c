@@ -6,9 +6,9 @@
  *             ----------- to_process --------> pp_hub_resume(): there is room again
  *   hang_up() ----------- to_process --------> close_conn()
  *
- * A connection keeps the chunks that the process has sent and the consumer has not read. It has two
- * owners: the consumer (c->reader) and the process (until c->ended); the last one frees it. That of a
- * crashed process is left alone, as all memory of it.
+ * A connection keeps the chunks that the process has sent and the consumer has not read. It has
+ * two owners: the consumer (c->reader) and the process (until c->ended); the last one frees it.
+ * That of a crashed process is left alone, as all memory of it.
  *
  * To add a kind of consumer: a value of enum style, and what it does at on_deliver(). */
 #include "reader.h"

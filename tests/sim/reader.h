@@ -1,6 +1,7 @@
-/* reader.h: the consumers of the numbered events of a simulated fleet. They subscribe at the hubs of
- * processes with the role api, as streams (SSE, WebSocket) or long-polls do (api/events.c); they read
- * slowly, stop reading, leave, and come back with their last number at another process. */
+/* reader.h: the consumers of the numbered events of a simulated fleet. They subscribe at the hubs
+ * of processes with the role api, as streams (SSE, WebSocket) or long-polls do (api/events.c);
+ * they read slowly, stop reading, leave, and come back with their last number at another
+ * process. */
 #ifndef PP_SIM_READER_H
 #define PP_SIM_READER_H
 

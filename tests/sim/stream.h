@@ -4,10 +4,10 @@
  *                                 |
  *   consumer --event, gap, last--> its place: what it must get next
  *
- * Checked, as the rule "events": numbers of a consumer ascend; it gets each event of its keys, or a
- * gap that covers the event; a gap covers no event that the log still has; the event is the one that
- * the log has taken under this number; no number is given twice. As I2 and I10: one id has one
- * payload here and at the broker, and each result at the broker comes here, too. */
+ * Checked, as the rule "events": numbers of a consumer ascend; it gets each event of its keys, or
+ * a gap that covers the event; a gap covers no event that the log still has; the event is the one
+ * that the log has taken under this number; no number is given twice. As I2 and I10: one id has
+ * one payload here and at the broker, and each result at the broker comes here, too. */
 #ifndef PP_SIM_STREAM_H
 #define PP_SIM_STREAM_H
 

@@ -380,8 +380,8 @@ static void one_that_is_full_falls_behind(void **state)
     leave(f);
 }
 
-/* The hub delivers to a full subscriber only after pp_hub_resume(), although the subscriber is ready
- * for smaller pieces. Otherwise the hub would try in each turn of the loop. */
+/* The hub delivers to a full subscriber only after pp_hub_resume(), although the subscriber is
+ * ready for smaller pieces. Otherwise the hub would try in each turn of the loop. */
 static void one_that_is_full_is_left_alone(void **state)
 {
     struct kit *k = *state;
