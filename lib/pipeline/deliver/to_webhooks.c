@@ -1,16 +1,18 @@
 /* to_webhooks.c: the driver that posts results to webhook endpoints.
  *
  * Each endpoint has its own relay ("webhook:NAME") and pace (core/delivery.h). So an endpoint that
- * hangs or is down costs a few connections, and does not delay other endpoints. The driver reads
- * the endpoints from the store every LOOK_MS, and whenever a caller of the API has changed one.
+ * hangs or is down costs a few connections, and does not delay other endpoints. Endpoints share the
+ * posts that may be in flight, and wait in turn for them (post_places.h). The driver reads the
+ * endpoints from the store every LOOK_MS, and whenever a caller of the API has changed one.
  *
- * Invariant: w->flights is the sum of `out` over all endpoints, deleted ones included. */
+ * Invariant: w->places counts the posts in flight to all endpoints, deleted ones included. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "pipeline/deliver/deliver_internal.h"
+#include "pipeline/deliver/post_places.h"
 #include "pipeline/deliver/webhook_post.h"
 
 #define LOOK_MS 5000
@@ -39,8 +41,8 @@ struct endpoint {
     int64_t created_at;
     struct pp_relay *relay;
     struct pp_endpoint_pace pace;
-    size_t out;        /* number of posts in flight to this endpoint */
-    struct pp_ask ask; /* the requests that disable the endpoint: get, then put */
+    struct pp_post_user posts; /* the posts in flight to this endpoint */
+    struct pp_ask ask;         /* the requests that disable the endpoint: get, then put */
     struct pp_webhooks get;
     struct pp_webhook_put put;
 };
@@ -56,7 +58,8 @@ struct pp_to_webhooks {
     const struct pp_election *election;
     struct pp_timer *timer;
     struct pp_list endpoints;
-    size_t flights;
+    struct pp_post_places places;
+    bool sending; /* send_posts() is running */
     bool stopped;
     int64_t look_ms;
     struct pp_ask ask; /* the request that reads the endpoints */
@@ -64,7 +67,7 @@ struct pp_to_webhooks {
     char after[PP_SINK_NAME_MAX];
 };
 
-static void on_messages(void *data);
+static void send_posts(struct pp_to_webhooks *w);
 static bool wants(void *data, const char *client);
 
 /* --- sending posts, and handling their ends --- */
@@ -103,21 +106,32 @@ static void settle(struct endpoint *e, struct pp_message *m, const struct pp_web
     }
 }
 
+/* Returns true if the endpoint can send a post as soon as it has a place. */
+static bool may_send(const struct endpoint *e)
+{
+    return !e->paused && !e->disabled && !e->gone && pp_relay_waiting(e->relay) > 0 &&
+           pp_pace_may_start(&e->pace, pp_loop_now(e->owner->o->loop));
+}
+
+static void want_place(struct endpoint *e)
+{
+    if (may_send(e))
+        pp_post_places_want(&e->owner->places, &e->posts);
+}
+
 static void on_posted(struct pp_webhook_post *post)
 {
     struct flight *f = post->data;
     struct endpoint *e = f->endpoint;
 
-    pp_assert(e->owner->flights > 0 && e->out > 0, "more posts ended than were begun");
-    e->owner->flights--;
-    e->out--;
-    if (e->gone) {
+    pp_post_places_give(&e->owner->places, &e->posts);
+    if (e->gone)
         pp_relay_put_back(e->relay, f->message);
-    } else {
+    else
         settle(e, f->message, post);
-        on_messages(e);
-    }
     free(f);
+    want_place(e);
+    send_posts(e->owner);
 }
 
 static void start_post(struct endpoint *e, struct flight *f)
@@ -134,19 +148,16 @@ static void start_post(struct endpoint *e, struct flight *f)
                                        .n_keys = both ? 2 : 1,
                                        .done = on_posted,
                                        .data = f};
-    w->flights++;
-    e->out++;
+    pp_post_places_take(&w->places, &e->posts);
     pp_pace_started(&e->pace);
     pp_webhook_post(w->o->poster, &f->post);
 }
 
-static void on_messages(void *data)
+/* Sends the next message that the endpoint wants, if it has one. Without memory it does nothing:
+ * the relay calls on_messages() again. */
+static void send_next(struct endpoint *e)
 {
-    struct endpoint *e = data;
-    struct pp_to_webhooks *w = e->owner;
-
-    while (!e->paused && !e->disabled && !e->gone && w->flights < w->o->params->max_posts &&
-           pp_relay_waiting(e->relay) > 0 && pp_pace_may_start(&e->pace, pp_loop_now(w->o->loop))) {
+    while (may_send(e)) {
         struct flight *f = malloc(sizeof(*f));
         if (!f)
             return;
@@ -155,11 +166,34 @@ static void on_messages(void *data)
         /* A caller may have changed the endpoint's clients since the message was read. */
         if (wants(e, f->message->client)) {
             start_post(e, f);
-        } else {
-            pp_relay_pass_over(e->relay, f->message);
-            free(f);
+            want_place(e);
+            return;
         }
+        pp_relay_pass_over(e->relay, f->message);
+        free(f);
     }
+}
+
+/* Gives the free places to the endpoints that wait. A post may end while it is being started; the
+ * loop then goes on with the place that it frees. */
+static void send_posts(struct pp_to_webhooks *w)
+{
+    struct pp_post_user *next;
+
+    if (w->sending)
+        return;
+    w->sending = true;
+    while ((next = pp_post_places_next(&w->places, w->o->params->max_posts)))
+        send_next(pp_container_of(next, struct endpoint, posts));
+    w->sending = false;
+}
+
+static void on_messages(void *data)
+{
+    struct endpoint *e = data;
+
+    want_place(e);
+    send_posts(e->owner);
 }
 
 /* --- disabling an endpoint that answered 410, until a PUT enables it again --- */
@@ -257,6 +291,7 @@ static bool configure(struct endpoint *e, const struct pp_webhook *row)
 
 static void endpoint_free(struct endpoint *e)
 {
+    pp_post_places_leave(&e->owner->places, &e->posts);
     pp_relay_close(e->relay);
     free(e->url);
     json_decref(e->clients);
@@ -339,14 +374,14 @@ static void take_row(struct pp_to_webhooks *w, const struct pp_webhook *row)
     if (!configure(e, row))
         e->paused = true;
     pp_pace_init(&e->pace, 0);
-    e->pace.in_flight = (uint32_t)e->out;
+    e->pace.in_flight = (uint32_t)e->posts.mine;
 }
 
 static void remove_gone(struct pp_to_webhooks *w)
 {
     pp_list_each (node, &w->endpoints) {
         struct endpoint *e = pp_container_of(node, struct endpoint, node);
-        if (!e->gone || e->out > 0 || e->ask.in_flight || pp_relay_busy(e->relay) > 0)
+        if (!e->gone || e->posts.mine > 0 || e->ask.in_flight || pp_relay_busy(e->relay) > 0)
             continue;
         pp_list_remove(&w->endpoints, &e->node);
         endpoint_free(e);
@@ -427,6 +462,7 @@ struct pp_to_webhooks *pp_to_webhooks_open(const struct pp_deliverer_options *o,
     w->election = election;
     w->ask = (struct pp_ask){.loop = o->loop, .log = o->log, .failed = "webhooks unreadable", .data = w};
     pp_list_init(&w->endpoints);
+    pp_post_places_init(&w->places);
     w->timer = pp_timer_open(o->loop, on_tick, w);
     if (!w->timer) {
         free(w);
@@ -470,7 +506,7 @@ size_t pp_to_webhooks_busy(const struct pp_to_webhooks *w)
     size_t n = w->ask.in_flight;
     pp_list_each (node, &w->endpoints) {
         const struct endpoint *e = pp_container_of(node, struct endpoint, node);
-        n += e->out + e->ask.in_flight + pp_relay_busy(e->relay);
+        n += e->posts.mine + e->ask.in_flight + pp_relay_busy(e->relay);
     }
     return n;
 }
@@ -481,7 +517,7 @@ void pp_to_webhooks_close(struct pp_to_webhooks *w)
 
     if (!w)
         return;
-    pp_assert(w->flights == 0 && !w->ask.in_flight, "closed with requests in flight");
+    pp_assert(w->places.used == 0 && !w->ask.in_flight, "closed with requests in flight");
     while ((node = pp_list_pop(&w->endpoints)))
         endpoint_free(pp_container_of(node, struct endpoint, node));
     pp_timer_close(w->timer);
