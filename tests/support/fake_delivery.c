@@ -252,9 +252,24 @@ static enum pp_err due(struct pp_delivery_store *s, struct pp_delivery_due *r)
     return fake_later(&f->back, &r->req, PP_OK);
 }
 
+static enum pp_err webhooks(struct pp_delivery_store *s, struct pp_webhooks *r)
+{
+    struct fake_deliveries *f = (struct fake_deliveries *)s;
+
+    r->webhooks = pp_arena_array(r->req.arena, r->limit, sizeof(*r->webhooks));
+    r->n = 0;
+    for (size_t i = 0; i < f->n_webhooks && r->n < r->limit; i++) {
+        const char *name = f->webhooks[i].name;
+        if (r->name ? strcmp(name, r->name) == 0 : !r->after || strcmp(name, r->after) > 0)
+            r->webhooks[r->n++] = f->webhooks[i];
+    }
+    return fake_later(&f->back, &r->req, PP_OK);
+}
+
 void fake_deliveries_open(struct fake_deliveries *f, struct pp_loop *loop)
 {
-    static const struct pp_delivery_store_ops ops = {.cursor = cursor, .save = save, .due = due};
+    static const struct pp_delivery_store_ops ops = {
+        .cursor = cursor, .save = save, .due = due, .webhooks = webhooks};
     *f = (struct fake_deliveries){.base = {.ops = &ops}};
     fake_return_open(&f->back, loop);
 }

@@ -1,6 +1,6 @@
 /* fake_delivery.h: an event log, an outbox and a delivery store in memory, for tests of the hub and
- * the relays. They implement only the functions that the hub and the relays use, and answer each
- * request on a later turn of the loop. Use them on one thread. */
+ * the relays. They implement only the functions that the hub, the relays and their drivers use, and
+ * answer each request on a later turn of the loop. Use them on one thread. */
 #ifndef PP_TEST_FAKE_DELIVERY_H
 #define PP_TEST_FAKE_DELIVERY_H
 
@@ -11,6 +11,7 @@
 #define FAKE_EVENTS 5000
 #define FAKE_ITEMS  3000
 #define FAKE_ROWS   3000
+#define FAKE_HOOKS  30
 
 struct fake_log {
     struct pp_event_log base;
@@ -53,8 +54,10 @@ struct fake_deliveries {
     struct {
         char sink[PP_SINK_NAME_MAX];
         uint64_t cursor;
-    } cursors[8];
+    } cursors[FAKE_HOOKS + 1];
     size_t n_cursors;
+    struct pp_webhook webhooks[FAKE_HOOKS]; /* the endpoints, in the order of their names */
+    size_t n_webhooks;
     struct fake_row rows[FAKE_ROWS];
     size_t n_rows, saves;
     enum pp_err save_err;

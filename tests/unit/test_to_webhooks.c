@@ -1,153 +1,79 @@
-/* Tests the driver of webhook endpoints where tests/scenario/test_webhooks.py can't: an endpoint
- * answers 410 while the delivery store can't be written. */
+/* Tests that no webhook endpoint keeps others waiting: endpoints share the posts that may be in
+ * flight. The test decides when each post ends, and the clock stands still until it moves it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
-#include "base/text.h"
 #include "fake_delivery.h"
+#include "fake_fetcher.h"
 #include "pipeline/deliver/deliver_internal.h"
 #include "pipeline/deliver/webhook_post.h"
+#include "test_clock.h"
 #include "test_loop.h"
+
+#define SECRET "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3"
+#define TURNS  30 /* A post needs fewer turns of the loop than this after a timer fires. */
+
+enum { ITEMS = 200 };
 
 struct kit {
     struct pp_loop *loop;
+    struct pp_params params;
+    struct pp_rng rng;
     struct fake_outbox store;
     struct fake_deliveries deliveries;
-    struct pp_delivery_store_ops ops;
-    struct pp_webhook row; /* the only endpoint */
-    unsigned puts, fail;   /* so many writes of the endpoint were made; the next ones that fail */
+    struct fake_fetcher fetcher;
+    struct pp_deliverer_options o;
     struct pp_election *lease;
-    struct pp_params params;
-    struct pp_poster *poster;
-    struct pp_rng rng;
-    struct pp_deliverer_options options;
-    struct pp_to_webhooks *webhooks;
-    struct pp_fetcher fetcher;
-    struct pp_resolver resolver;
-    struct pp_timer *answer;
-    struct pp_exchange *x; /* the exchange in flight */
-    unsigned posts;
+    struct pp_to_webhooks *driver;
+    struct {
+        char name[16], url[64];
+    } hooks[FAKE_HOOKS];
+    size_t ended[FAKE_HOOKS]; /* how many posts to each endpoint were answered */
 };
 
-static struct kit *kit_of(struct pp_delivery_store *s)
+static void pass(struct kit *k, int64_t ms)
 {
-    return (struct kit *)((char *)s - offsetof(struct kit, deliveries));
-}
-
-static enum pp_err read_webhooks(struct pp_delivery_store *s, struct pp_webhooks *r)
-{
-    struct kit *k = kit_of(s);
-
-    r->webhooks = &k->row;
-    r->n = 1;
-    r->more = false;
-    return fake_later(&k->deliveries.back, &r->req, PP_OK);
-}
-
-static enum pp_err put_webhook(struct pp_delivery_store *s, struct pp_webhook_put *r)
-{
-    struct kit *k = kit_of(s);
-    bool fails = k->fail > 0;
-
-    k->puts++;
-    k->fail -= fails;
-    if (!fails) {
-        assert_int_equal(r->webhook.version, k->row.version);
-        k->row.disabled = r->webhook.disabled;
-        k->row.version++;
+    for (; ms > 0; ms -= 50) {
+        pp_test_clock_pass(k->loop, 50);
+        for (int i = 0; i < TURNS; i++)
+            (void)pp_loop_turn(k->loop, false);
     }
-    return fake_later(&k->deliveries.back, &r->req, fails ? PP_EIO : PP_OK);
-}
-
-/* --- an internet of one endpoint, which answers 410 --- */
-
-static void on_answer(void *data)
-{
-    struct kit *k = data;
-    struct pp_exchange *x = k->x;
-
-    k->x = NULL;
-    x->status = 410;
-    (void)x->events->head(x);
-    x->events->done(x);
-}
-
-static enum pp_err start(struct pp_fetcher *f, struct pp_exchange *x)
-{
-    struct kit *k = (struct kit *)((char *)f - offsetof(struct kit, fetcher));
-
-    assert_null(k->x);
-    k->x = x;
-    k->posts++;
-    pp_timer_start(k->answer, 0, 0);
-    return PP_OK;
-}
-
-static void close_fetcher(struct pp_fetcher *f)
-{
-    (void)f;
-}
-
-static void close_resolver(struct pp_resolver *r)
-{
-    (void)r;
-}
-
-static enum pp_err open_net(void *data, struct pp_loop *loop, struct pp_fetcher **fetcher,
-                            struct pp_resolver **resolver)
-{
-    static const struct pp_fetcher_ops fetcher_ops = {.start = start, .close = close_fetcher};
-    static const struct pp_resolver_ops resolver_ops = {.close = close_resolver};
-    struct kit *k = data;
-
-    (void)loop;
-    k->fetcher.ops = &fetcher_ops;
-    k->resolver.ops = &resolver_ops;
-    *fetcher = &k->fetcher;
-    *resolver = &k->resolver;
-    return PP_OK;
 }
 
 static int setup(void **state)
 {
-    static const struct pp_port_range web[] = {{.lo = 80, .hi = 80}};
+    static const struct pp_port_range ports[] = {{80, 80}};
     struct kit *k = calloc(1, sizeof(*k));
 
     *state = k;
     k->loop = pp_loop_open();
+    pp_test_clock_hold(k->loop);
+    pp_rng_seed(&k->rng, 1);
+    k->params.policy = (struct pp_address_policy){.ports = ports, .n_ports = 1};
     fake_outbox_open(&k->store, k->loop);
     fake_deliveries_open(&k->deliveries, k->loop);
-    k->ops = *k->deliveries.base.ops;
-    k->ops.webhooks = read_webhooks;
-    k->ops.put_webhook = put_webhook;
-    k->deliveries.base.ops = &k->ops;
-    k->row = (struct pp_webhook){.name = "shop",
-                                 .url = "http://93.184.216.1/",
-                                 .secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3",
-                                 .created_at = 1,
-                                 .version = 1};
-    k->params.policy.ports = web;
-    k->params.policy.n_ports = 1;
-    k->params.max_posts = 4;
-    k->answer = pp_timer_open(k->loop, on_answer, k);
+    fake_fetcher_init(&k->fetcher);
+    k->o = (struct pp_deliverer_options){.loop = k->loop,
+                                         .params = &k->params,
+                                         .rng = &k->rng,
+                                         .store = &k->store.base,
+                                         .deliveries = &k->deliveries.base};
+    k->o.poster = pp_poster_open(&(struct pp_poster_options){
+        .loop = k->loop, .params = &k->params, .factory = {fake_fetcher_open, &k->fetcher}});
+    assert_non_null(k->o.poster);
     k->lease = pp_election_open(
-        &(struct pp_election_options){.loop = k->loop, .name = "deliver/webhooks", .alone = true});
-    k->poster = pp_poster_open(
-        &(struct pp_poster_options){.loop = k->loop, .params = &k->params, .factory = {open_net, k}});
-    k->options = (struct pp_deliverer_options){.loop = k->loop,
-                                               .params = &k->params,
-                                               .rng = &k->rng,
-                                               .store = &k->store.base,
-                                               .deliveries = &k->deliveries.base,
-                                               .poster = k->poster};
-    k->webhooks = pp_to_webhooks_open(&k->options, k->lease);
-    assert_non_null(k->webhooks);
+        &(struct pp_election_options){.loop = k->loop, .name = "deliver/test", .alone = true});
+    k->driver = pp_to_webhooks_open(&k->o, k->lease);
+    assert_non_null(k->driver);
+    for (size_t i = 0; i < ITEMS; i++)
+        fake_outbox_put(&k->store, "42");
     return 0;
 }
 
@@ -155,41 +81,142 @@ static int teardown(void **state)
 {
     struct kit *k = *state;
 
-    pp_to_webhooks_stop(k->webhooks);
-    while (pp_to_webhooks_busy(k->webhooks) > 0)
-        (void)pp_loop_turn(k->loop, true);
-    pp_to_webhooks_close(k->webhooks);
-    pp_poster_close(k->poster);
+    pp_to_webhooks_stop(k->driver);
+    pp_to_webhooks_give_up(k->driver);
+    while (pp_to_webhooks_busy(k->driver) > 0)
+        pass(k, 50);
+    pp_to_webhooks_close(k->driver);
     pp_election_close(k->lease);
-    fake_outbox_close(&k->store);
+    pp_poster_close(k->o.poster);
     fake_deliveries_close(&k->deliveries);
-    pp_timer_close(k->answer);
+    fake_outbox_close(&k->store);
+    pp_test_clock_release(k->loop);
     pp_loop_close(k->loop);
     free(k);
     return 0;
 }
 
-static bool is_disabled(void *arg)
+/* Adds endpoints until there are n, and lets the driver find them. */
+static void add_hooks(struct kit *k, size_t n)
 {
-    return ((struct kit *)arg)->row.disabled;
+    for (size_t i = k->deliveries.n_webhooks; i < n; i++) {
+        snprintf(k->hooks[i].name, sizeof(k->hooks[i].name), "%02zu", i);
+        snprintf(k->hooks[i].url, sizeof(k->hooks[i].url), "http://93.184.216.34/%02zu", i);
+        k->deliveries.webhooks[k->deliveries.n_webhooks++] = (struct pp_webhook){.name = k->hooks[i].name,
+                                                                                 .url = k->hooks[i].url,
+                                                                                 .secret = SECRET,
+                                                                                 .created_at = 1,
+                                                                                 .version = 1};
+    }
+    pp_to_webhooks_look(k->driver);
+    pass(k, 200);
 }
 
-/* Otherwise the endpoint would get nothing more, and callers of the API would see it as enabled. */
-static void gone_while_the_store_fails(void **state)
+static size_t hook_of(const struct pp_exchange *x)
+{
+    return (size_t)strtoul(strrchr(x->url, '/') + 1, NULL, 10);
+}
+
+/* Answers 200 to the posts that are in flight now, to one endpoint, or to all if `hook` is
+ * FAKE_HOOKS. */
+static void answer(struct kit *k, size_t hook)
+{
+    size_t i = 0;
+
+    for (size_t n = k->fetcher.n; n > 0; n--) {
+        size_t of = hook_of(k->fetcher.held[i]);
+        if (hook != FAKE_HOOKS && of != hook) {
+            i++;
+            continue;
+        }
+        k->ended[of]++;
+        fake_fetcher_end(&k->fetcher, i, 200);
+    }
+    pass(k, 50);
+}
+
+static size_t held(const struct kit *k, size_t hook)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < k->fetcher.n; i++)
+        n += hook_of(k->fetcher.held[i]) == hook;
+    return n;
+}
+
+/* Two endpoints answer each post, but late, and could use all posts together. A third one gets its
+ * messages while those hold theirs. */
+static void slow_endpoints_delay_no_other(void **state)
 {
     struct kit *k = *state;
 
-    k->fail = 2;
-    fake_outbox_put(&k->store, "1");
-    pp_test_until(k->loop, is_disabled, k, 5000);
-    assert_int_equal(k->puts, 3);
-    assert_int_equal(k->posts, 1);
+    k->params.max_posts = 40;
+    add_hooks(k, 2);
+    for (int i = 0; i < 6; i++)
+        answer(k, FAKE_HOOKS);
+    size_t slow = k->fetcher.n, ended = k->ended[0] + k->ended[1];
+    assert_true(slow >= 32);
+    add_hooks(k, 3);
+    for (int i = 0; i < ITEMS && k->ended[2] < ITEMS; i++)
+        answer(k, 2);
+    assert_int_equal(k->ended[2], ITEMS);
+    assert_int_equal(k->ended[0] + k->ended[1], ended);
+    assert_int_equal(k->fetcher.n, slow);
+}
+
+static void one_alone_gets_its_window(void **state)
+{
+    struct kit *k = *state;
+
+    k->params.max_posts = 40;
+    add_hooks(k, 1);
+    for (int i = 0; i < 6; i++)
+        answer(k, FAKE_HOOKS);
+    assert_int_equal(held(k, 0), PP_PACE_MAX);
+}
+
+/* There are far more endpoints than posts may be in flight: each gets one in its turn. */
+static void the_turn_of_each_comes(void **state)
+{
+    struct kit *k = *state;
+
+    k->params.max_posts = 3;
+    add_hooks(k, 30);
+    assert_int_equal(k->fetcher.n, 3);
+    for (int i = 0; i < 40; i++)
+        answer(k, FAKE_HOOKS);
+    for (size_t i = 0; i < 30; i++)
+        assert_in_range(k->ended[i], 3, 5);
+}
+
+/* An endpoint is deleted while others wait for its place. */
+static void a_deleted_endpoint_frees_its_place(void **state)
+{
+    struct kit *k = *state;
+
+    k->params.max_posts = 1;
+    add_hooks(k, 2);
+    size_t first = hook_of(k->fetcher.held[0]);
+    if (first == 0)
+        k->deliveries.webhooks[0] = k->deliveries.webhooks[1];
+    k->deliveries.n_webhooks = 1;
+    pp_to_webhooks_look(k->driver);
+    pass(k, 200);
+    answer(k, first);
+    assert_int_equal(held(k, 1 - first), 1);
+    for (int i = 0; i < 5; i++)
+        answer(k, FAKE_HOOKS);
+    assert_int_equal(k->ended[first], 1);
+    assert_int_equal(k->ended[1 - first], 5);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(gone_while_the_store_fails, setup, teardown),
+        cmocka_unit_test_setup_teardown(slow_endpoints_delay_no_other, setup, teardown),
+        cmocka_unit_test_setup_teardown(one_alone_gets_its_window, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_turn_of_each_comes, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_deleted_endpoint_frees_its_place, setup, teardown),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("to_webhooks", tests, NULL, NULL);
 }
