@@ -83,8 +83,8 @@ static enum pp_err open_fetch_adapters(void *data, struct pp_loop *loop, struct 
     const struct pp_curl_options curl = {
         .ca_file = c->fetch.ca_file[0] ? c->fetch.ca_file : NULL,
         .user_agent = c->fetch.user_agent,
-        .max_exchanges = webhooks ? b->posts : b->transfers + SUSPECTS,
-        .max_kept = webhooks ? b->posts : pp_budget_kept_by_loop(b, w->params.params.threads),
+        .max_exchanges = webhooks ? b->posts + b->tests : b->transfers + SUSPECTS,
+        .max_kept = webhooks ? b->posts + b->tests : pp_budget_kept_by_loop(b, w->params.params.threads),
         .ledger = &w->ledger};
     const struct pp_cares_options cares = {.pins = (const char *const *)w->pins,
                                            .timeout_ms = c->fetch.dns_timeout_ms,
@@ -210,7 +210,8 @@ static void set_limits(struct pp_wire *w)
 
     pp_ledger_init(&w->ledger);
     w->ledger.rows[PP_RES_FILES].limit = b->files;
-    w->ledger.rows[PP_RES_TRANSFERS].limit = b->transfers * PP_BUDGET_PER_TRANSFER + b->kept + b->posts;
+    w->ledger.rows[PP_RES_TRANSFERS].limit =
+        b->transfers * PP_BUDGET_PER_TRANSFER + b->kept + b->posts + b->tests;
     w->ledger.rows[PP_RES_CALLERS].limit = b->callers;
     w->ledger.rows[PP_RES_STREAMS].limit = b->streams;
     w->ledger.rows[PP_RES_SUBSCRIPTIONS].limit = SUBSCRIPTION_BYTES;

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "api/api.h"
 #include "base/process.h"
 #include "wire_parts.h"
 
@@ -10,9 +11,8 @@
  * are indexed by descriptors stay small. */
 #define DESCRIPTORS_MAX (1u << 20)
 
-/* All webhooks together have at most this many posts in flight; in a process that only tests
- * webhooks, POSTS_OF_TESTS. */
-enum { POSTS_MAX = 512, POSTS_OF_TESTS = 4 };
+/* All webhooks together have at most this many posts of results in flight. */
+enum { POSTS_MAX = 512 };
 
 /* At least this many bodies of one key may arrive at the same time. */
 enum { BODIES_MIN = 8 };
@@ -118,7 +118,8 @@ enum pp_err pp_wire_divide(struct pp_budget *b, struct pp_params *p, const struc
                                         .files = (uint32_t)pp_process_open_fds() + files_of(c, roles),
                                         .transfers = roles & PP_ROLE_WORKER ? served_concurrency(p) : 0,
                                         .threads = p->threads,
-                                        .posts = roles & PP_ROLE_DELIVER ? POSTS_MAX : POSTS_OF_TESTS,
+                                        .posts = roles & PP_ROLE_DELIVER ? POSTS_MAX : 0,
+                                        .tests = roles & PP_ROLE_API ? PP_API_TESTS : 0,
                                         .callers = (uint32_t)c->http.max_connections,
                                         .streams =
                                             roles & PP_ROLE_API ? (uint32_t)c->events.max_subscribers : 0};

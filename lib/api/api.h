@@ -18,6 +18,10 @@
 #include "pipeline/common/params.h"
 #include "runtime/loop.h"
 
+/* At most this many tests of webhooks run at the same time in a process. Each has a connection to
+ * an endpoint, for which the budget of descriptors has room (core/budget.h). */
+#define PP_API_TESTS 4
+
 struct pp_api;
 struct pp_gate;
 struct pp_claimer;

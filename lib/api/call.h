@@ -84,6 +84,7 @@ struct pp_api {
     int64_t queue_ms;       /* when it was made, in ms of the loop's clock */
     struct pp_list polls;   /* the long-polls of GET /v1/events that wait (event_places.h) */
     size_t streams;         /* the number of subscribers by SSE and WebSocket */
+    size_t tests;           /* the number of tests of webhooks that are in flight */
     struct pp_list replays; /* the replays whose items are being gathered */
     struct pp_api_replayed replayed[PP_API_REPLAYED]; /* a ring */
     size_t n_replayed;                                /* how many were ever put into the ring */

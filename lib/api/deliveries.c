@@ -5,7 +5,10 @@
 #include "core/delivery.h"
 #include "pipeline/deliver/webhook_post.h"
 
-/* --- POST .../test: sending a test message to a webhook --- */
+/* --- POST .../test: sending a test message to a webhook ---
+ *
+ * An endpoint may take PP_POST_MS to answer, so the number of tests in flight is bounded: callers
+ * can't take connections from other calls or from the results' posts. */
 
 struct test_state {
     struct pp_webhook_find find;
@@ -20,6 +23,8 @@ static void on_test_posted(struct pp_webhook_post *post)
     struct test_state *s = post->data;
     struct pp_call *call = s->call;
 
+    pp_assert(call->api->tests > 0, "more tests ended than were begun");
+    call->api->tests--;
     pp_loop_update(call->o->loop);
     PP_JSON_OBJECT(&call->out, NULL, PP_BOOL("delivered", post->status >= 200 && post->status < 300),
                    PP_INT_IF("http_status", post->status > 0, post->status),
@@ -55,10 +60,22 @@ static enum pp_err read_key(const char *secret, struct pp_webhook_key *key)
     return pp_webhook_secret(secret, strlen(secret), key->bytes, &key->n);
 }
 
+static void refuse_test(struct pp_call *call)
+{
+    call->remedy = "Send again after Retry-After: the tests in flight will have ended.";
+    call->retry_after_s = PP_POST_MS / 1000;
+    pp_call_problem(call, PP_API_OVERLOADED, NULL, "%d tests of webhooks are in flight", PP_API_TESTS);
+}
+
 static void on_test_found(struct pp_call *call)
 {
     struct test_state *s = call->state;
     const struct pp_webhook *w = s->find.get.webhooks;
+
+    if (call->api->tests >= PP_API_TESTS) {
+        refuse_test(call);
+        return;
+    }
     bool both = pp_webhook_signs_twice(call, w);
     enum pp_err err = read_key(w->secret, &s->keys[0]);
 
@@ -74,6 +91,7 @@ static void on_test_found(struct pp_call *call)
     }
     pp_assert(s->keys[0].n > 0, "a message is posted without a key to sign it");
     s->begun_ms = pp_loop_now(call->o->loop);
+    call->api->tests++;
     pp_webhook_post(call->o->poster, s->post);
 }
 

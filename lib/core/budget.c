@@ -46,7 +46,8 @@ static uint64_t list_uses(const struct pp_budget_want *w, struct use uses[USES])
 uint32_t pp_budget_needed(const struct pp_budget_want *want)
 {
     struct use uses[USES];
-    return (uint32_t)smaller(want->files + RESERVE_MIN + list_uses(want, uses), UINT32_MAX);
+    return (uint32_t)smaller((uint64_t)want->files + want->tests + RESERVE_MIN + list_uses(want, uses),
+                             UINT32_MAX);
 }
 
 /* Deals `rest` to the uses: as long as one of them wants no more than its share of the rest, it
@@ -81,12 +82,12 @@ static uint32_t limit_of_kind(uint64_t places, uint32_t want, uint32_t other)
 enum pp_err pp_budget_divide(const struct pp_budget_want *want, struct pp_budget *out)
 {
     struct use uses[USES];
-    uint64_t least = list_uses(want, uses), sum = want->files;
+    uint64_t least = list_uses(want, uses), fixed = (uint64_t)want->files + want->tests, sum = fixed;
 
     pp_assert(want->threads > 0, "a process without a thread");
     if (want->descriptors < pp_budget_needed(want))
         return PP_EFULL;
-    uint64_t rest = want->descriptors - want->files - RESERVE_MIN - least;
+    uint64_t rest = want->descriptors - fixed - RESERVE_MIN - least;
     uint64_t reserve = RESERVE_MIN + smaller(rest / 32, RESERVE_MAX - RESERVE_MIN);
     deal(uses, rest - (reserve - RESERVE_MIN));
     uint64_t places = uses[PLACES].got;
@@ -96,6 +97,7 @@ enum pp_err pp_budget_divide(const struct pp_budget_want *want, struct pp_budget
                               .transfers = (uint32_t)(uses[TRANSFERS].got / PP_BUDGET_PER_TRANSFER),
                               .kept = (uint32_t)uses[KEPT].got,
                               .posts = (uint32_t)uses[POSTS].got,
+                              .tests = want->tests,
                               .callers = limit_of_kind(places, want->callers, want->streams),
                               .streams = limit_of_kind(places, want->streams, want->callers),
                               .places = (uint32_t)places};

@@ -8,13 +8,14 @@
  *   files      what is open at the start, databases, connections to servers
  *   transfers  two each: a socket, and the file of a photo that is too large for memory
  *   kept       idle connections to photo hosts; they are closed if a transfer needs the place
- *   posts      connections to webhooks' endpoints
+ *   posts      connections to webhooks' endpoints, for results
+ *   tests      connections to webhooks' endpoints, for tests that callers ask for; never clipped
  *   places     callers' connections and event streams, which share them: of each kind at most as
  *              many as leave the other kind a quarter
  *   reserve    connections that the server refuses, temporary files, and all other short uses
  *
- * Invariant: files + 2 x transfers + kept + posts + places + reserve <= descriptors. To add a use,
- * add a member to both structs and a row to the table in budget.c. */
+ * Invariant: files + 2 x transfers + kept + posts + tests + places + reserve <= descriptors. To
+ * add a use, add a member to both structs and a row to the table in budget.c. */
 #ifndef PP_CORE_BUDGET_H
 #define PP_CORE_BUDGET_H
 
@@ -33,7 +34,7 @@ struct pp_budget_want {
     uint32_t files;
     uint32_t transfers; /* the concurrency of all served tiers */
     uint32_t threads;   /* number of fetch loops, at least 1 */
-    uint32_t posts;
+    uint32_t posts, tests;
     uint32_t callers, streams;
 };
 
@@ -41,7 +42,7 @@ struct pp_budget {
     uint32_t descriptors, files, reserve;
     uint32_t transfers; /* all fetch loops together */
     uint32_t kept;      /* idle connections to photo hosts of all fetch loops */
-    uint32_t posts;
+    uint32_t posts, tests;
     uint32_t callers, streams, places; /* `places`: callers and streams together */
 };
 

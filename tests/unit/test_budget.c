@@ -16,6 +16,7 @@ static const struct pp_budget_want all = {.descriptors = 1u << 20,
                                           .transfers = 768,
                                           .threads = 1,
                                           .posts = 512,
+                                          .tests = 4,
                                           .callers = 12000,
                                           .streams = 50000};
 
@@ -30,7 +31,7 @@ static struct pp_budget divide(uint32_t descriptors, struct pp_budget_want want)
 static uint64_t sum_of(const struct pp_budget *b)
 {
     return (uint64_t)b->files + (uint64_t)b->transfers * PP_BUDGET_PER_TRANSFER + b->kept + b->posts +
-           b->places + b->reserve;
+           b->tests + b->places + b->reserve;
 }
 
 static void enough_for_all(void **state)
@@ -54,13 +55,14 @@ static void too_few(void **state)
     struct pp_budget_want want = all;
     struct pp_budget b;
 
-    assert_int_equal(least, 80 + 16 + 8 * 2 + 4 + 16 + 4);
+    assert_int_equal(least, 80 + 4 + 16 + 8 * 2 + 4 + 16 + 4);
     want.descriptors = least - 1;
     assert_int_equal(pp_budget_divide(&want, &b), PP_EFULL);
     b = divide(least, all);
     assert_int_equal(b.transfers, 8);
     assert_int_equal(b.kept, 0);
     assert_int_equal(b.posts, 4);
+    assert_int_equal(b.tests, 4);
     assert_int_equal(b.places, 20);
     assert_int_equal(b.callers, 15);
     assert_int_equal(b.streams, 15);
@@ -134,6 +136,7 @@ static void random_wants(void **state)
                                    .transfers = pick(&seed, 80000),
                                    .threads = 1 + pick(&seed, 63),
                                    .posts = pick(&seed, 512),
+                                   .tests = pick(&seed, 8),
                                    .callers = pick(&seed, 1000000),
                                    .streams = pick(&seed, 1000000)};
         w.descriptors = pp_budget_needed(&w) + pick(&seed, 1u << 20);
