@@ -33,7 +33,7 @@ struct kit {
     struct pp_election *lease;
     struct pp_to_webhooks *driver;
     struct {
-        char name[16], url[64];
+        char name[32], url[64];
     } hooks[FAKE_HOOKS];
     size_t ended[FAKE_HOOKS]; /* how many posts to each endpoint were answered */
 };
