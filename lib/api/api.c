@@ -188,6 +188,7 @@ static void close_parts(struct pp_api *api)
     pp_health_close(api->health);
     pp_photos_close(api->photos);
     pp_acceptor_close(api->acceptor);
+    pp_subscribers_close(api);
     free(api->queue);
     pp_callers_close(api->callers);
     free(api);
@@ -197,10 +198,11 @@ static bool open_parts(struct pp_api *api)
 {
     const struct pp_api_options *o = &api->o;
 
+    bool listed = pp_subscribers_open(api);
     api->callers = pp_callers_open(api);
     api->health = pp_health_open(api);
-    if (!(o->roles & PP_ROLE_API) || !api->health || !api->callers)
-        return api->health && api->callers;
+    if (!(o->roles & PP_ROLE_API) || !listed || !api->health || !api->callers)
+        return listed && api->health && api->callers;
     api->photos = pp_photos_open(api);
     api->acceptor = pp_acceptor_open(&(struct pp_acceptor_options){.loop = o->loop,
                                                                    .params = o->params,

@@ -85,6 +85,9 @@ bool pp_api_idle(const struct pp_api *api);
 /* Tells the API that the process drains: from now on /readyz answers 503, and connections close
  * after their answer. Requests are still answered. */
 void pp_api_drain(struct pp_api *api);
+/* Tells the API that a reload has changed params->keys. Ends the streams and long-polls whose key is
+ * gone or differs, over the next turns of the loop; they get no event before. */
+void pp_api_reloaded(struct pp_api *api);
 /* Answers all waiting long-polls. Streams end with their connections. */
 void pp_api_end(struct pp_api *api);
 /* Frees the API. The caller may call it only when pp_api_idle() returns true, and before it closes

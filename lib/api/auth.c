@@ -89,6 +89,15 @@ bool pp_call_same_site(struct pp_call *call)
     return true;
 }
 
+bool pp_key_in_force(const struct pp_params *params, uint64_t number)
+{
+    bool found = params->n_keys == 0 && number == 0;
+
+    for (size_t i = 0; i < params->n_keys && !found; i++)
+        found = params->keys[i].number == number;
+    return found;
+}
+
 bool pp_call_authorize(struct pp_call *call)
 {
     const struct pp_params *params = call->o->params;
@@ -106,6 +115,7 @@ bool pp_call_authorize(struct pp_call *call)
     if (!key)
         return pp_call_unauthorized(call, NULL,
                                     text ? "the key is not one of this server's" : "the request has no key");
+    call->key_number = key->number;
     call->key_name = pp_arena_strdup(&call->arena, key->name);
     if (!call->key_name)
         return pp_call_no_memory(call);

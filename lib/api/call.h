@@ -81,11 +81,15 @@ struct pp_api {
     struct pp_photos *photos; /* NULL without the role api */
     char *queue;              /* the latest answer of GET /v1/queue, which is shown again for a short time */
     size_t queue_n;
-    int64_t queue_ms;       /* when it was made, in ms of the loop's clock */
-    struct pp_list polls;   /* the long-polls of GET /v1/events that wait (event_places.h) */
-    size_t streams;         /* the number of subscribers by SSE and WebSocket */
-    size_t tests;           /* the number of tests of webhooks that are in flight */
-    struct pp_list replays; /* the replays whose items are being gathered */
+    int64_t queue_ms;           /* when it was made, in ms of the loop's clock */
+    struct pp_list polls;       /* the long-polls of GET /v1/events that wait (event_places.h) */
+    size_t streams;             /* the number of subscribers by SSE and WebSocket */
+    size_t tests;               /* the number of tests of webhooks that are in flight */
+    struct pp_list subscribers; /* the long-polls and the streams (subscribers.h) */
+    uint64_t reloads;           /* how often the keys may have changed */
+    struct pp_timer *recheck;   /* checks the keys of subscribers after a reload */
+    uint64_t revoked;           /* subscriptions that this check has ended */
+    struct pp_list replays;     /* the replays whose items are being gathered */
     struct pp_api_replayed replayed[PP_API_REPLAYED]; /* a ring */
     size_t n_replayed;                                /* how many were ever put into the ring */
 };
@@ -125,6 +129,7 @@ struct pp_call {
     const char *only_client;
     /* The name of the key that sends the request, or that made its ticket; NULL: none. */
     const char *key_name;
+    uint64_t key_number;            /* the number of this key (struct pp_api_key); 0: none */
     bool admin;                     /* the key has the scope admin */
     const char *args[PP_CALL_ARGS]; /* path segments in place of "{}", decoded */
     struct pp_param_text params[PP_CALL_PARAMS];
@@ -226,6 +231,9 @@ bool pp_call_same_site(struct pp_call *call);
 /* auth.c: checks whether the request's key permits its endpoint, and sets only_client and admin.
  * Returns false if not; the call has then been answered. */
 bool pp_call_authorize(struct pp_call *call);
+/* auth.c: returns true if the key with this number is still configured and has not changed; for 0:
+ * if no keys are configured. */
+bool pp_key_in_force(const struct pp_params *params, uint64_t number);
 
 /* body.c: checks the media type of the body that the head announces. Returns false if the endpoint
  * does not take it; the call has then been answered. */
@@ -255,6 +263,11 @@ bool pp_photos_busy(const struct pp_photos *photos);
 /* Frees `photos`, unless it is NULL. No photo may be read or sent at this time. Blocks until the
  * threads have ended. */
 void pp_photos_close(struct pp_photos *photos);
+
+/* subscribers.c: makes the list of subscriptions. Returns false if out of memory. */
+bool pp_subscribers_open(struct pp_api *api);
+/* Frees what pp_subscribers_open() has made, also if it failed. No subscription may be open. */
+void pp_subscribers_close(struct pp_api *api);
 
 /* event_places.c: answers all waiting long-polls, because the process stops. */
 void pp_polls_end(struct pp_api *api);

@@ -303,6 +303,18 @@ static void note_failure(struct pp_callers *t, struct pp_caller *c, int64_t now_
     c->logged_ms = now_ms;
 }
 
+static bool send_unauthorized(struct pp_call *call, const char *field, const char *detail)
+{
+    pp_call_header(call, "WWW-Authenticate: Bearer realm=\"photopool\"%s",
+                   call->req->authorization || field ? ", error=\"invalid_token\"" : "");
+    return pp_call_problem(call, PP_API_UNAUTHORIZED, field, "%s", detail);
+}
+
+bool pp_call_revoked(struct pp_call *call)
+{
+    return send_unauthorized(call, NULL, "the keys of this server have changed");
+}
+
 bool pp_call_unauthorized(struct pp_call *call, const char *field, const char *detail)
 {
     struct pp_callers *t = call->api->callers;
@@ -314,7 +326,5 @@ bool pp_call_unauthorized(struct pp_call *call, const char *field, const char *d
     int64_t wait_ms = rate == 0 ? 0 : pp_gcra_take(&c->failures, rate, rate * FAILURE_BURST, 1, now_ms);
     if (wait_ms > 0)
         return refuse(call, c, wait_ms, "callers.failures_per_second", rate);
-    pp_call_header(call, "WWW-Authenticate: Bearer realm=\"photopool\"%s",
-                   call->req->authorization || field ? ", error=\"invalid_token\"" : "");
-    return pp_call_problem(call, PP_API_UNAUTHORIZED, field, "%s", detail);
+    return send_unauthorized(call, field, detail);
 }

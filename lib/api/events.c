@@ -8,6 +8,7 @@
 #include "api/event_keys.h"
 #include "api/event_places.h"
 #include "api/handler.h"
+#include "api/subscribers.h"
 #include "base/piece.h"
 
 #define WAIT_MAX    60
@@ -27,6 +28,7 @@ struct events_state {
     /* Only a long-poll uses the following fields. */
     struct pp_sub sub;
     struct pp_poll poll;
+    struct pp_subscriber subscriber;
     struct pp_timer *timer;
     uint64_t gap_from, gap_to;
 };
@@ -69,6 +71,7 @@ static void close_poll(struct events_state *s)
     s->call->req->on_hang_up = NULL;
     pp_hub_unsubscribe(s->call->o->hub, &s->sub);
     pp_poll_remove(&s->poll);
+    pp_subscriber_remove(s->call->api, &s->subscriber);
     pp_timer_close(s->timer);
     s->timer = NULL;
 }
@@ -78,6 +81,8 @@ static void answer_poll(struct events_state *s, struct pp_piece *const *pieces, 
     struct pp_call *call = s->call;
     struct pp_buf *b = &call->out;
 
+    if (!pp_subscriber_check(call->api, &s->subscriber))
+        return;
     close_poll(s);
     if (s->sub.at == PP_SUB_FROM_NOW) {
         pp_call_error(call, PP_ETIMEOUT, "reading events");
@@ -92,6 +97,14 @@ static void answer_poll(struct events_state *s, struct pp_piece *const *pieces, 
     PP_JSON_OBJECT_IF(b, "gap", s->gap_to > 0, PP_UINT("from", s->gap_from), PP_UINT("to", s->gap_to));
     pp_json_end(b, '}');
     pp_call_json(call, 200);
+}
+
+static void revoke_poll(struct pp_subscriber *subscriber)
+{
+    struct events_state *s = pp_container_of(subscriber, struct events_state, subscriber);
+
+    close_poll(s);
+    pp_call_revoked(s->call);
 }
 
 static enum pp_sub_verdict on_poll_deliver(struct pp_sub *sub, struct pp_piece *const *pieces, size_t n)
@@ -179,6 +192,8 @@ static void open_poll(struct pp_call *call, struct events_state *s)
                              .memory = &call->caller->subscriptions};
     s->poll = (struct pp_poll){.call = call, .answer = end_poll};
     pp_poll_add(&s->poll);
+    s->subscriber = (struct pp_subscriber){.revoke = revoke_poll};
+    pp_subscriber_add(&s->subscriber, call);
     call->req->handler = s;
     call->req->on_hang_up = on_poll_hang_up;
     enum pp_err err = pp_hub_subscribe(call->o->hub, &s->sub, s->keys.keys, s->keys.n, s->after);
@@ -191,6 +206,7 @@ static void open_poll(struct pp_call *call, struct events_state *s)
 struct stream_sub {
     struct pp_sub sub;
     struct pp_http_stream stream;
+    struct pp_subscriber subscriber;
     struct pp_api *api;
     struct pp_caller *caller; /* a reference */
 };
@@ -213,12 +229,20 @@ static void end_stream(struct stream_sub *s, enum pp_ws_close code, const char *
     server->ops->end(server, &s->stream, code, reason);
 }
 
+static void revoke_stream(struct pp_subscriber *subscriber)
+{
+    end_stream(pp_container_of(subscriber, struct stream_sub, subscriber), PP_WS_POLICY,
+               "the keys of this server have changed");
+}
+
 static enum pp_sub_verdict on_stream_deliver(struct pp_sub *sub, struct pp_piece *const *pieces, size_t n)
 {
     struct stream_sub *s = stream_of(sub);
     struct pp_http_server *server = server_of(s);
-    enum pp_err err = server->ops->send(server, &s->stream, pieces, n);
 
+    if (!pp_subscriber_check(s->api, &s->subscriber))
+        return PP_SUB_GONE;
+    enum pp_err err = server->ops->send(server, &s->stream, pieces, n);
     if (err == PP_OK)
         return PP_SUB_TAKEN;
     if (err == PP_EFULL && server->ops->pending(&s->stream) > 0)
@@ -271,6 +295,7 @@ static void on_stream_closed(struct pp_http_stream *stream)
     pp_hub_unsubscribe(s->api->o.hub, &s->sub);
     pp_assert(s->api->streams > 0, "more streams closed than were opened");
     s->api->streams--;
+    pp_subscriber_remove(s->api, &s->subscriber);
     s->caller->streams--;
     pp_caller_unref(s->caller);
     free(s);
@@ -295,6 +320,8 @@ static void start_stream(struct pp_call *call, struct events_state *s, struct st
 
     pp_assert(s->keys.n > 0 && s->keys.n <= PP_SUB_KEYS_MAX, "a stream has no keys, or too many");
     out->api->streams++;
+    out->subscriber.revoke = revoke_stream;
+    pp_subscriber_add(&out->subscriber, call);
     out->caller = pp_caller_ref(call->caller);
     out->caller->streams++;
     out->sub.caller = out->caller;
@@ -360,6 +387,8 @@ static void on_number_checked(struct pp_hub_check *check, enum pp_err err)
         pp_call_problem(call, PP_API_BAD_CURSOR, "after", "no event has this number yet");
     else if (err != PP_OK)
         pp_call_error(call, err, "reading events");
+    else if (!pp_key_in_force(call->o->params, call->key_number)) /* a reload came after the head */
+        pp_call_revoked(call);
     else if (wants_stream(call))
         open_stream(call, s);
     else

@@ -4,7 +4,8 @@
  *   base64url(payload) "." base64url(HMAC-SHA256 of the payload)
  *
  * The payload is the time at which the ticket expires, the name of the API key that made it, and
- * the event keys, a line each. All processes with the role api have the same secret, so each
+ * the event keys, a line each. The HMAC also covers the API key, so a ticket is no longer good when
+ * a reload has changed the key. All processes with the role api have the same secret, so each
  * accepts the tickets of the others: auth.ticket_secret, or the secret of the coordinator. A ticket
  * may be used any number of times within its 60 s. */
 #include <openssl/crypto.h>
@@ -39,18 +40,39 @@ void pp_ticket_secret(struct pp_call *call, void (*on_secret)(struct pp_call *ca
     PP_CALL_ASK(call, call->o->coordinator, secret, &s->secret, "reading the secret of tickets", on_secret);
 }
 
-static bool sign_payload(const struct pp_call *call, const void *payload, size_t n, uint8_t mac[MAC_N])
+/* Signs a payload of this API key; NULL: there are no keys. */
+static bool sign_payload(const struct pp_call *call, const struct pp_api_key *key, const void *payload,
+                         size_t n, uint8_t mac[MAC_N])
 {
-    static const char purpose[] = "photopool ticket";
+    char purpose[256] = "photopool ticket";
+    size_t purpose_n = strlen(purpose) + 1;
     const struct pp_event_keys *s = call->state;
     const char *configured = call->o->params->ticket_secret;
     const char *text = configured && configured[0] ? configured : s->secret.secret;
     uint8_t secret[MAC_N];
     unsigned len = 0;
 
-    return HMAC(EVP_sha256(), text, (int)strlen(text), (const unsigned char *)purpose, sizeof(purpose),
-                secret, &len) &&
+    if (key) {
+        char hash[2 * sizeof(key->sha256) + 1];
+        pp_hex(hash, key->sha256, sizeof(key->sha256));
+        purpose_n += (size_t)snprintf(purpose + purpose_n, sizeof(purpose) - purpose_n, "%s %u %s", hash,
+                                      key->scopes, key->client);
+    }
+    pp_assert(purpose_n < sizeof(purpose), "an API key is longer than the buffer of what signs tickets");
+    return HMAC(EVP_sha256(), text, (int)strlen(text), (const unsigned char *)purpose, purpose_n, secret,
+                &len) &&
            HMAC(EVP_sha256(), secret, MAC_N, payload, n, mac, &len);
+}
+
+/* Sets *key to the API key with this name. With the name "" and no keys, sets it to NULL. Returns
+ * false if there is no such key. */
+static bool key_by_name(const struct pp_params *params, const char *name, const struct pp_api_key **key)
+{
+    *key = NULL;
+    for (size_t i = 0; i < params->n_keys && !*key; i++)
+        if (strcmp(params->keys[i].name, name) == 0)
+            *key = &params->keys[i];
+    return *key || (params->n_keys == 0 && !name[0]);
 }
 
 /* --- POST /v1/tickets: making a ticket --- */
@@ -58,15 +80,22 @@ static bool sign_payload(const struct pp_call *call, const void *payload, size_t
 static void send_ticket(struct pp_call *call)
 {
     const struct pp_event_keys *s = call->state;
+    const struct pp_api_key *key;
     int64_t expires = pp_loop_date(call->o->loop) + TICKET_MS;
     char *payload =
         pp_arena_printf(&call->arena, "%lld\n%s", (long long)expires, call->key_name ? call->key_name : "");
     char *text = pp_arena_alloc(&call->arena, TEXT_MAX);
     uint8_t mac[MAC_N];
 
+    /* A reload may have come while the secret was read. */
+    if (!pp_key_in_force(call->o->params, call->key_number) ||
+        !key_by_name(call->o->params, call->key_name ? call->key_name : "", &key)) {
+        pp_call_revoked(call);
+        return;
+    }
     for (size_t i = 0; payload && i < s->n; i++)
         payload = pp_arena_printf(&call->arena, "%s\n%s", payload, s->keys[i]);
-    if (!payload || !text || !sign_payload(call, payload, strlen(payload), mac)) {
+    if (!payload || !text || !sign_payload(call, key, payload, strlen(payload), mac)) {
         pp_call_no_memory(call);
         return;
     }
@@ -128,8 +157,23 @@ static char *next_line(char **at)
     return line;
 }
 
-/* Returns the payload of a ticket that is signed with our secret, or NULL. */
-static char *open_ticket(struct pp_call *call, const char *ticket)
+/* Finds the API key that a payload names in its second line. */
+static bool key_of_payload(const struct pp_call *call, const char *payload, const struct pp_api_key **key)
+{
+    char name[sizeof((*key)->name)] = "";
+    const char *line = strchr(payload, '\n');
+    size_t n = line ? strcspn(++line, "\n") : 0;
+
+    if (n >= sizeof(name))
+        return false;
+    if (n > 0)
+        memcpy(name, line, n);
+    return key_by_name(call->o->params, name, key);
+}
+
+/* Returns the payload of a ticket that is signed with our secret for an API key that is still in
+ * force, and sets *key to this key; NULL: there are no keys. Else returns NULL. */
+static char *open_ticket(struct pp_call *call, const char *ticket, const struct pp_api_key **key)
 {
     const char *dot = strchr(ticket, '.');
     uint8_t mac[MAC_N], given[MAC_N];
@@ -139,35 +183,30 @@ static char *open_ticket(struct pp_call *call, const char *ticket)
     char *payload = pp_arena_alloc(&call->arena, PAYLOAD_MAX + 1);
     size_t n =
         payload ? pp_base64url_read((uint8_t *)payload, PAYLOAD_MAX, ticket, (size_t)(dot - ticket)) : 0;
-    if (n == 0 || !sign_payload(call, payload, n, mac) || CRYPTO_memcmp(mac, given, MAC_N) != 0)
+    if (n == 0)
         return NULL;
     payload[n] = '\0';
+    if (!key_of_payload(call, payload, key) || !sign_payload(call, *key, payload, n, mac) ||
+        CRYPTO_memcmp(mac, given, MAC_N) != 0)
+        return NULL;
     return payload;
-}
-
-/* Returns true if the API key is configured. A ticket without a key was made without keys. */
-static bool key_exists(const struct pp_params *params, const char *name)
-{
-    bool found = params->n_keys == 0 && !name[0];
-
-    for (size_t i = 0; i < params->n_keys && !found; i++)
-        found = strcmp(params->keys[i].name, name) == 0;
-    return found;
 }
 
 size_t pp_ticket_read(struct pp_call *call, const char *ticket, const char **keys, size_t cap)
 {
     int64_t now = pp_loop_date(call->o->loop);
-    char *at = open_ticket(call, ticket);
+    const struct pp_api_key *key = NULL;
+    char *at = open_ticket(call, ticket, &key);
     size_t n_keys = 0;
 
     if (!at)
         return 0;
     int64_t expires = strtoll(next_line(&at), NULL, 10);
     const char *name = at ? next_line(&at) : "";
-    if (expires < now || expires > now + TICKET_MS + SKEW_MS || !key_exists(call->o->params, name))
+    if (expires < now || expires > now + TICKET_MS + SKEW_MS)
         return 0;
     call->key_name = name[0] ? name : NULL;
+    call->key_number = key ? key->number : 0;
     while (at && n_keys < cap)
         keys[n_keys++] = next_line(&at);
     return n_keys;

@@ -564,10 +564,55 @@ static void server_stats(struct pp_http_server *s, struct pp_http_stats *out)
     *out = (struct pp_http_stats){.requests_total = ((struct fake_server *)s)->replies};
 }
 
+static enum pp_err server_open_stream(struct pp_http_server *s, struct pp_http_request *req,
+                                      enum pp_stream_kind kind, const struct pp_http_response *res,
+                                      struct pp_http_stream *st)
+{
+    struct fake_server *f = (struct fake_server *)s;
+
+    (void)req;
+    (void)res;
+    (void)st;
+    f->kind = kind;
+    f->streams++;
+    return PP_OK;
+}
+
+static enum pp_err server_send(struct pp_http_server *s, struct pp_http_stream *st,
+                               struct pp_piece *const *pieces, size_t n)
+{
+    (void)st;
+    (void)pieces;
+    ((struct fake_server *)s)->pieces += n;
+    return PP_OK;
+}
+
+static size_t server_pending(const struct pp_http_stream *st)
+{
+    (void)st;
+    return 0;
+}
+
+static void server_end(struct pp_http_server *s, struct pp_http_stream *st, enum pp_ws_close code,
+                       const char *reason)
+{
+    struct fake_server *f = (struct fake_server *)s;
+
+    (void)reason;
+    f->streams--;
+    f->code = code;
+    st->events->closed(st);
+}
+
 void fake_server_open(struct fake_server *f)
 {
-    static const struct pp_http_server_ops ops = {
-        .reply = server_reply, .feed = server_feed, .stats = server_stats};
+    static const struct pp_http_server_ops ops = {.reply = server_reply,
+                                                  .feed = server_feed,
+                                                  .stats = server_stats,
+                                                  .open_stream = server_open_stream,
+                                                  .send = server_send,
+                                                  .pending = server_pending,
+                                                  .end = server_end};
     *f = (struct fake_server){.base.ops = &ops};
 }
 

@@ -104,6 +104,10 @@ struct fake_server {
     size_t body_n;
     struct pp_http_source *source; /* still gives pieces of the body; NULL: none */
     size_t body_at;                /* number of bytes that it has given */
+    /* The streams, which are open until the API ends them; closed() is called at once. */
+    size_t streams, pieces;   /* open ones; pieces that all streams were sent */
+    enum pp_ws_close code;    /* with which the last stream was ended */
+    enum pp_stream_kind kind; /* of the last stream that was opened */
 };
 
 void fake_ingest_open(struct fake_ingest *f, struct pp_loop *loop);

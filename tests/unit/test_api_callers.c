@@ -1,29 +1,18 @@
 /* Tests the limits of callers: requests of a key and of an address, wrong keys, subscriptions,
  * tickets, and the table of callers. */
-#include <openssl/sha.h>
 #include <unistd.h>
 
 #include "api/callers.h"
 #include "api/handler.h"
-#include "api_run.h"
-#include "events/hub.h"
-#include "fake_delivery.h"
+#include "api_events.h"
 #include "photopool/scope.h"
-
-static struct pp_api_key key(const char *name, unsigned scopes)
-{
-    struct pp_api_key k = {.scopes = scopes};
-    snprintf(k.name, sizeof(k.name), "%s", name);
-    SHA256((const unsigned char *)name, strlen(name), k.sha256);
-    return k;
-}
 
 static void use_keys(struct api_run *t)
 {
     static struct pp_api_key keys[2];
 
-    keys[0] = key("one", PP_SCOPE_READ | PP_SCOPE_SUBMIT);
-    keys[1] = key("two", PP_SCOPE_READ | PP_SCOPE_SUBMIT);
+    keys[0] = api_key("one", PP_SCOPE_READ | PP_SCOPE_SUBMIT);
+    keys[1] = api_key("two", PP_SCOPE_READ | PP_SCOPE_SUBMIT);
     t->params.keys = keys;
     t->params.n_keys = 2;
 }
@@ -250,49 +239,6 @@ static void a_key_has_a_limit_of_bodies(void **state)
 }
 
 /* --- subscriptions --- */
-
-/* An event log without events, and the long-polls that wait for them. */
-struct polls {
-    struct fake_log log;
-    struct pp_http_request requests[20];
-    size_t n;
-};
-
-static void open_events(struct api_run *t, struct polls *p)
-{
-    *p = (struct polls){0};
-    fake_log_open(&p->log, t->loop);
-    api_stop(t);
-    t->params.max_subscribers = 10;
-    t->options.hub = pp_hub_open(&(struct pp_hub_options){.loop = t->loop, .events = &p->log.base});
-    t->api = pp_api_open(&t->options);
-    assert_non_null(t->options.hub);
-    while (p->log.reads == 0 || pp_hub_busy(t->options.hub) > 0)
-        (void)pp_loop_turn(t->loop, true);
-}
-
-static void close_events(struct api_run *t, struct polls *p)
-{
-    pp_api_end(t->api);
-    api_stop(t);
-    pp_hub_stop(t->options.hub);
-    while (pp_hub_busy(t->options.hub) > 0)
-        (void)pp_loop_turn(t->loop, true);
-    pp_hub_close(t->options.hub);
-    fake_log_close(&p->log);
-    t->options.hub = NULL;
-    t->api = pp_api_open(&t->options);
-}
-
-/* Begins a long-poll of this address. Returns how many requests were answered at once. */
-static size_t poll_from(struct api_run *t, struct polls *p, const char *peer)
-{
-    size_t before = t->server.replies;
-
-    t->peer = peer;
-    api_begin(t, &p->requests[p->n++], PP_GET, "/v1/events?key=results&wait=60", NULL, 0);
-    return t->server.replies - before;
-}
 
 /* One address can't take all long-polls: its own oldest one is answered for a newer one. */
 static void one_caller_can_not_take_all_polls(void **state)

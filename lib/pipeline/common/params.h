@@ -20,6 +20,9 @@
 #define PP_ROLE_DELIVER 16u
 
 struct pp_api_key {
+    /* No other key has this number or had it. A reload gives a new number to a key that differs
+     * from the old one in anything. 0: the keys never change, as in tests. */
+    uint64_t number;
     char name[65];
     uint8_t sha256[32];
     unsigned scopes; /* what the key may do: a mask of PP_SCOPE_* */
