@@ -72,6 +72,8 @@ enum { N_ROLES = sizeof(role_names) / sizeof(*role_names) };
 
 /* the most log lines per second */
 #define LOG_RATE 200
+/* The same error of a reload is logged at most once in this time. */
+#define REFUSED_MS 60000
 
 struct server_command {
     const char *name, *usage;
@@ -89,6 +91,11 @@ struct server {
     /* The configuration at start, and the one after the last reload. `newer` applies to the
      * reloadable parameters, `config` to all others. */
     struct pp_config *config, *newer;
+    /* The error of the reloads that were refused since the last good one: its text, when it was
+     * logged (loop, ms), and how many reloads it has refused since then. */
+    char refused[sizeof(((struct pp_config_error *)NULL)->text)];
+    int64_t refused_ms;
+    uint64_t refusals;
     struct pp_log *log;
     struct pp_loop *loop;
     struct pp_signals *signals;
@@ -113,6 +120,14 @@ static void stop(struct server *s)
     pp_wire_drain(s->wire, drained, s);
 }
 
+/* Logs that a reloadable parameter has changed. */
+static void say_changed(void *data, const struct pp_param *param)
+{
+    const struct server *s = data;
+    if (param->flags & PP_PARAM_RELOADABLE)
+        pp_log(s->log, PP_LOG_INFO, "changed, and in force now", "parameter", param->name, NULL);
+}
+
 /* Logs that a changed parameter takes effect only after a restart. */
 static void warn_of_restart(void *data, const struct pp_param *param)
 {
@@ -122,19 +137,42 @@ static void warn_of_restart(void *data, const struct pp_param *param)
                NULL);
 }
 
+/* Logs that a reload was refused, unless the log has said so a short time ago. */
+static void say_refused(struct server *s, const char *error)
+{
+    int64_t now = pp_loop_now(s->loop);
+
+    s->refusals++;
+    if (strcmp(error, s->refused) == 0 && now - s->refused_ms < REFUSED_MS)
+        return;
+    pp_log(s->log, PP_LOG_ERROR, "configuration not reloaded: the old one stays in force", "error", error,
+           "reloads", PP_LOG_INT(s->refusals), NULL);
+    snprintf(s->refused, sizeof(s->refused), "%s", error);
+    s->refused_ms = now;
+    s->refusals = 0;
+}
+
 static void reload(struct server *s)
 {
+    const struct pp_config *in_force = s->newer ? s->newer : s->config;
     struct pp_config_error error;
     struct pp_config *newer;
+    enum pp_err err = pp_config_load(&newer, &s->sources, &error);
 
-    if (pp_config_load(&newer, &s->sources, &error) != PP_OK ||
-        pp_config_check_reload(s->newer ? s->newer : s->config, newer, &error) != PP_OK) {
-        pp_log(s->log, PP_LOG_ERROR, "configuration not reloaded: the old one stays in force", "error",
-               error.text, NULL);
+    if (err == PP_OK)
+        err = pp_config_check_reload(in_force, newer, &error);
+    if (err == PP_OK && pp_wire_reload(s->wire, newer) != PP_OK) {
+        err = PP_ENOMEM;
+        snprintf(error.text, sizeof(error.text), "out of memory");
+    }
+    if (err != PP_OK) {
+        say_refused(s, error.text);
         pp_config_free(newer);
         return;
     }
-    pp_wire_reload(s->wire, newer);
+    s->refused[0] = '\0';
+    s->refusals = 0;
+    pp_config_diff(in_force, newer, say_changed, s);
     pp_config_diff(s->config, newer, warn_of_restart, s);
     pp_config_free(s->newer);
     s->newer = newer;

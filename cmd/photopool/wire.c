@@ -324,12 +324,16 @@ uint16_t pp_wire_port(struct pp_wire *w)
     return w->http->ops->port(w->http);
 }
 
-void pp_wire_reload(struct pp_wire *w, const struct pp_config *config)
+enum pp_err pp_wire_reload(struct pp_wire *w, const struct pp_config *config)
 {
-    pp_wire_params_reload(&w->params, config);
+    enum pp_err err = pp_wire_params_reload(&w->params, config);
+    if (err != PP_OK)
+        return err;
     pp_pipeline_reloaded(&w->p);
+    pp_api_reloaded(w->api);
     pp_log_set_level(w->log, config->log.level);
     w->config = config;
+    return PP_OK;
 }
 
 /* --- draining: the API closes last, so that callers get answers until the end --- */

@@ -73,13 +73,30 @@ static struct pp_api_key api_key(const struct pp_config_key *from)
     return key;
 }
 
+/* Gives the key the number of the same key before the reload, or a new one if nothing was the
+ * same. */
+static void number_key(struct pp_wire_params *w, struct pp_api_key *key)
+{
+    for (size_t i = 0; i < w->params.n_keys && key->number == 0; i++) {
+        const struct pp_api_key *old = &w->keys[i];
+        if (strcmp(old->name, key->name) == 0 && strcmp(old->client, key->client) == 0 &&
+            old->scopes == key->scopes && memcmp(old->sha256, key->sha256, sizeof(key->sha256)) == 0)
+            key->number = old->number;
+    }
+    if (key->number == 0)
+        key->number = ++w->last_number;
+}
+
+/* Returns false if out of memory; then the old keys stay. */
 static bool set_keys(struct pp_wire_params *w, const struct pp_config *c)
 {
     struct pp_api_key *keys = calloc(c->auth.keys.n + 1, sizeof(*keys));
     if (!keys)
         return false;
-    for (size_t i = 0; i < c->auth.keys.n; i++)
+    for (size_t i = 0; i < c->auth.keys.n; i++) {
         keys[i] = api_key(&c->auth.keys.item[i]);
+        number_key(w, &keys[i]);
+    }
     free(w->keys);
     w->keys = keys;
     w->params.keys = keys;
@@ -101,10 +118,12 @@ static void set_worker(struct pp_params *p, const struct pp_config *c)
         snprintf(p->worker, sizeof(p->worker), "%.60s-%ld-%08x", p->host, (long)getpid(), nonce);
 }
 
-void pp_wire_params_reload(struct pp_wire_params *w, const struct pp_config *c)
+enum pp_err pp_wire_params_reload(struct pp_wire_params *w, const struct pp_config *c)
 {
     struct pp_params *p = &w->params;
 
+    if (!set_keys(w, c))
+        return PP_ENOMEM;
     p->client_rpm = c->clients.rpm == PP_CONFIG_NONE ? 0 : bounded(c->clients.rpm);
     p->client_concurrency = bounded(c->clients.concurrency);
     p->router_interval_ms = c->router.interval_ms;
@@ -132,7 +151,7 @@ void pp_wire_params_reload(struct pp_wire_params *w, const struct pp_config *c)
     p->retry = (struct pp_retry_params){.max_attempts = bounded(c->retry.attempts),
                                         .delays_ms = c->retry.delays.item,
                                         .n_delays = c->retry.delays.n};
-    (void)set_keys(w, c); /* when out of memory, the old keys stay in force */
+    return PP_OK;
 }
 
 enum pp_err pp_wire_params_init(struct pp_wire_params *w, const struct pp_config *c)
@@ -162,10 +181,8 @@ enum pp_err pp_wire_params_init(struct pp_wire_params *w, const struct pp_config
     p->max_items = bounded(c->http.max_items);
     p->max_photos_per_item = bounded(c->batches.max_photos_per_item);
     p->max_subscribers = bounded(c->events.max_subscribers);
-    pp_wire_params_reload(w, c);
-    if (!w->keys)
-        return PP_ENOMEM;
-    return set_policy(w, c);
+    enum pp_err err = pp_wire_params_reload(w, c);
+    return err == PP_OK ? set_policy(w, c) : err;
 }
 
 void pp_wire_params_fini(struct pp_wire_params *w)

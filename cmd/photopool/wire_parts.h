@@ -19,12 +19,14 @@ struct pp_wire_params {
     struct pp_cidr *networks;
     struct pp_port_range *ports;
     struct pp_api_key *keys;
+    uint64_t last_number; /* the highest number that a key has got */
 };
 
 /* Fills `w` from the configuration. Returns PP_ENOMEM or PP_EINVAL on failure. */
 pp_must_check enum pp_err pp_wire_params_init(struct pp_wire_params *w, const struct pp_config *config);
-/* Copies the reloadable parameters of a newer configuration, and points to its delays. */
-void pp_wire_params_reload(struct pp_wire_params *w, const struct pp_config *config);
+/* Copies the reloadable parameters of a newer configuration, and points to its delays. Returns
+ * PP_ENOMEM, and changes nothing, when out of memory. */
+pp_must_check enum pp_err pp_wire_params_reload(struct pp_wire_params *w, const struct pp_config *config);
 void pp_wire_params_fini(struct pp_wire_params *w);
 
 /* wire_budget.c: raises the soft limit of descriptors to the hard one, and divides the descriptors
