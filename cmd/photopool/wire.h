@@ -26,9 +26,8 @@ pp_must_check enum pp_err pp_wire_open(struct pp_loop *loop, struct pp_log *log,
                                        struct pp_wire_error *error);
 /* Returns the port on which the HTTP server listens. */
 uint16_t pp_wire_port(struct pp_wire *wire);
-/* Applies the reloadable parameters of a newer configuration. Subscriptions whose API key is gone or
- * has changed end. Returns PP_ENOMEM when out of memory; then the old configuration stays in
- * force. */
+/* Applies the reloadable parameters of a newer configuration. Ends the subscriptions whose API key
+ * is gone or has changed. Returns PP_ENOMEM, and changes nothing, when out of memory. */
 pp_must_check enum pp_err pp_wire_reload(struct pp_wire *wire, const struct pp_config *config);
 /* Drains: stops accepting and claiming, finishes transfers in flight or hands their tasks back,
  * then calls done(data) once. A second call hands back the remaining tasks at once. */

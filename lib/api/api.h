@@ -85,8 +85,8 @@ bool pp_api_idle(const struct pp_api *api);
 /* Tells the API that the process drains: from now on /readyz answers 503, and connections close
  * after their answer. Requests are still answered. */
 void pp_api_drain(struct pp_api *api);
-/* Tells the API that a reload has changed params->keys. Ends the streams and long-polls whose key is
- * gone or differs, over the next turns of the loop; they get no event before. */
+/* Tells the API that a reload may have changed params->keys. The streams and long-polls whose key
+ * is gone or differs get no more events, and end over the next turns of the loop. */
 void pp_api_reloaded(struct pp_api *api);
 /* Answers all waiting long-polls. Streams end with their connections. */
 void pp_api_end(struct pp_api *api);

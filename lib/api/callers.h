@@ -86,8 +86,8 @@ void pp_call_handle(struct pp_call *call);
 /* Answers that the request has no valid key or ticket: unauthorized, with `field` and `detail`; or
  * rate_limited, if the address sends too many such requests. Always returns false. */
 bool pp_call_unauthorized(struct pp_call *call, const char *field, const char *detail);
-/* Answers unauthorized, because the call's key was valid and a reload has removed or changed it. This
- * doesn't count as a request without a valid key. Always returns false. */
+/* Answers unauthorized, because a reload has removed or changed the key, which was valid before.
+ * The request doesn't count as one without a valid key. Always returns false. */
 bool pp_call_revoked(struct pp_call *call);
 
 #endif

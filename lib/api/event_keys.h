@@ -29,9 +29,8 @@ void pp_event_keys_check(struct pp_call *call, size_t n, void (*on_allowed)(stru
 void pp_ticket_secret(struct pp_call *call, void (*on_secret)(struct pp_call *call));
 /* Stores the event keys that a ticket permits, at most `cap`, in the call's arena, and returns how
  * many; sets call->key_name and key_number to the API key that made the ticket. Returns 0 if this
- * installation did not make the ticket, if the ticket has expired or expires too late, or if its API
- * key is gone or has changed.
- * The caller calls pp_ticket_secret() first. */
+ * installation did not make the ticket, if the ticket has expired or expires too late, or if its
+ * API key is gone or has changed. The caller calls pp_ticket_secret() first. */
 size_t pp_ticket_read(struct pp_call *call, const char *ticket, const char **keys, size_t cap);
 
 #endif

@@ -3,7 +3,7 @@
  * it, or sets keys where there were none. A subscription by ticket has the key that made the
  * ticket.
  *
- *   reload -> pp_api_reloaded(): nothing is delivered any more to a subscriber whose key has changed
+ *   reload -> pp_api_reloaded(): a subscriber whose key has changed gets no more events
  *          -> on_recheck(): ends these subscribers, a few in each turn of the loop
  *
  * All functions run on the main loop. */

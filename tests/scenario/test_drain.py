@@ -124,6 +124,7 @@ def reload(case):
     pool.signal(signal.SIGHUP)
     wait_until(lambda: "configuration reloaded" in pool.text(), 10, "the log says that the configuration was reloaded")
     same(re.findall(r"only after a restart parameter=(\S+)", pool.text()), ["worker.lease"], "parameters that need a restart")
+    same(re.findall(r"in force now parameter=(\S+)", pool.text()), ["clients.rpm"], "parameters that have changed")
     wait_until(lambda: pool.batch(batch)["photos"]["stored"] == 50, 20, lambda: f"the new limit is used: {pool.batch(batch)['photos']}")
     same(len(origin.records()), 50, "requests")
     pool.set_client("43", rpm=10)
@@ -135,11 +136,13 @@ def reload(case):
         f.write("clients:\n  rpm: many\n")
     pool.signal(signal.SIGHUP)
     wait_until(lambda: "not reloaded" in pool.text(), 10, "a bad file is refused")
+    pool.signal(signal.SIGHUP)  # the log says the same error once a minute at most
     check(pool.ready(), "it keeps its configuration")
     with open(pool.config_file, "w", encoding="utf-8"):
         pass
     pool.signal(signal.SIGHUP)
     wait_until(lambda: "is empty" in pool.text(), 10, "an empty file is refused")
+    same(pool.text().count("not reloaded"), 2, "lines about reloads that were refused")
     pool.config["clients.rpm"] = None
     pool.write_config()
     pool.signal(signal.SIGHUP)

@@ -37,7 +37,11 @@ def base64url(data):
 
 def signed(payload):
     """Returns a ticket as api/tickets.c makes it. The test needs this to make an expired ticket."""
-    secret = hmac.digest(SECRET.encode(), b"photopool ticket\0", "sha256")
+    name, purpose = (payload.split(b"\n")[1:2] or [b""])[0].decode(), "photopool ticket\0"
+    if name in KEYS:
+        scopes, client = KEYS[name]
+        purpose += f"{digest(name).hex()} {sum({'submit': 1, 'read': 2, 'admin': 4}[s] for s in scopes)} {client or ''}"
+    secret = hmac.digest(SECRET.encode(), purpose.encode(), "sha256")
     return base64url(payload) + "." + base64url(hmac.digest(secret, payload, "sha256"))
 
 
