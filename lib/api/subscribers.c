@@ -58,7 +58,7 @@ static void on_recheck(void *data)
     for (int i = 0; i < TURN && (s = next_unchecked(api)); i++)
         (void)recheck(api, s);
     if (s) {
-        pp_timer_start(api->recheck, 0, 0);
+        pp_timer_start(api->recheck, 1, 0); /* with 0 the loop would run it before other work */
         return;
     }
     if (api->revoked > 0)
