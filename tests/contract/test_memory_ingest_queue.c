@@ -20,8 +20,6 @@
 
 enum { PLANNERS = 3, LONG_MS = 30000, SILENCE_MS = 30000 };
 
-/* --- servers for the suite --- */
-
 static struct pp_memory_ingest *servers[2]; /* of the present test: the shared one, a node's own */
 static int64_t now;
 
@@ -458,8 +456,6 @@ static void at_most_256_are_set_aside(void **state)
     assert_string_equal(rows, "b_259:aside ");
 }
 
-/* --- time --- */
-
 /* The server remembers planned ids for a day, keys for 25 h, and the numbers of keys for 2 h. */
 static void old_things_are_deleted(void **state)
 {
@@ -751,8 +747,6 @@ static void a_process_crashes(void **state)
     assert_false(k->done);
     takes(k, 0, 9, "2");
 }
-
-/* --- lost data --- */
 
 static void the_latest_are_lost(void **state)
 {

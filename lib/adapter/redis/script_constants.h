@@ -21,8 +21,8 @@
 /* A due time that never comes: 2^53 - 1, because numbers in Lua are doubles. */
 #define PP_COORD_NEVER    9007199254740991
 #define PP_COORD_AHEAD_MS 3000 /* a renewal reserves the requests of this many ms */
-/* An acquire that has divided this many marks makes no more new cuts, and the other clients ask again
- * after this many ms. */
+/* An acquire that has divided this many marks makes no more new cuts, and the other clients ask
+ * again after this many ms. */
 #define PP_RECUT_WORK    4096
 #define PP_RECUT_WAIT_MS 50
 /* This bit in a row's queue says that the row was only read back from the store. */
