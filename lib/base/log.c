@@ -1,4 +1,4 @@
-/* log.c: builds each line on the stack and writes it with one write(2).
+/* log.c: builds each line on the stack and writes it, with one write(2) if possible.
  *
  *   text   2026-11-20T10:00:00.000Z warn host slowed host=a.example
  *   json   {"time":"2026-11-20T10:00:00.000Z","level":"warn","message":"host slowed",
@@ -10,31 +10,48 @@
  * pairs after it are left out. JSON stays well-formed. All values are strings, so that a key keeps
  * its type.
  *
- * Logging takes no lock: threads share a few atomic words. */
+ * Logging never waits for the reader of a pipe, a socket or a terminal: the log drops and counts a
+ * line that has no room there. It does not set O_NONBLOCK, because other processes, such as the
+ * shell, can share the open file. Threads build lines without a lock, and write them one at a time
+ * unless they go to a file. */
 #include "base/log.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/text.h"
 
-enum { LINE_MAX_BYTES = 4096, CUT_RESERVE = 16 };
+/* A terminal with any room has room for about TERMINAL_PIECE bytes. */
+enum { LINE_MAX_BYTES = 4096, CUT_RESERVE = 16, TERMINAL_PIECE = 256 };
+_Static_assert(LINE_MAX_BYTES <= PIPE_BUF, "a pipe with room may have too little for a line");
+
+enum log_kind { TO_FILE, TO_PIPE, TO_SOCKET, TO_TERMINAL };
 
 struct pp_log {
     int fd;
+    enum log_kind kind;
     bool json;
     uint32_t lines_per_second;
     atomic_int level;
     /* the current second << 32 | number of lines written in that second */
     atomic_uint_fast64_t window;
     atomic_uint_fast64_t dropped;
+    /* Set while a thread writes a line, so that no other thread takes the room that poll() has
+     * found. A thread that finds it set yields; the write does not wait, so this is short. */
+    atomic_flag writing;
+    atomic_bool torn; /* the last line was written in part */
 };
 
 struct line {
@@ -46,13 +63,26 @@ struct line {
 
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
+static enum log_kind kind_of(int fd)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0)
+        return TO_FILE;
+    return S_ISFIFO(st.st_mode)   ? TO_PIPE
+           : S_ISSOCK(st.st_mode) ? TO_SOCKET
+           : S_ISCHR(st.st_mode)  ? TO_TERMINAL
+                                  : TO_FILE;
+}
+
 struct pp_log *pp_log_open(int fd, enum pp_log_level level, bool json, uint32_t lines_per_second)
 {
     struct pp_log *log = calloc(1, sizeof *log);
     if (!log)
         return NULL;
     pp_assert(fd >= 0 && (size_t)level < sizeof level_names / sizeof *level_names, "no such file or level");
+    atomic_flag_clear(&log->writing);
     log->fd = fd;
+    log->kind = kind_of(fd);
     log->json = json;
     log->lines_per_second = lines_per_second;
     atomic_init(&log->level, (int)level);
@@ -170,12 +200,11 @@ static void put_pair(struct line *l, const char *key, const char *value)
         put_end(l, "\"");
 }
 
-static void line_begin(struct line *l, bool json, int64_t wall_ms, enum pp_log_level level,
-                       const char *message)
+/* Begins a line, after the lines that `l` already holds. */
+static void line_begin(struct line *l, int64_t wall_ms, enum pp_log_level level, const char *message)
 {
     char time[PP_TIME_MAX];
-    l->n = 0;
-    l->json = json;
+    bool json = l->json;
     l->cut = false;
     put_end(l, json ? "{\"time\":\"" : "");
     put_end(l, pp_time_text(time, wall_ms));
@@ -186,27 +215,75 @@ static void line_begin(struct line *l, bool json, int64_t wall_ms, enum pp_log_l
     put_end(l, json ? "\"" : "");
 }
 
-static void line_write(struct line *l, int fd)
+static void line_end(struct line *l)
 {
     put_end(l, l->json ? "}\n" : "\n");
-    /* a second write completes a line if the file system is nearly full */
-    for (size_t done = 0; done < l->n;) {
-        ssize_t n = write(fd, l->p + done, l->n - done);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return; /* there is no place where the failure could be reported */
-        done += (size_t)n;
+}
+
+static void put_dropped(struct line *l, int64_t now, uint64_t dropped)
+{
+    line_begin(l, now, PP_LOG_WARN, "log lines dropped");
+    put_pair(l, "lines", PP_LOG_INT(dropped));
+    line_end(l);
+}
+
+/* --- writing without waiting for a reader --- */
+
+/* Writes some of n bytes. Returns their number, or -1 if there is no room or the reader is gone. */
+static ssize_t write_some(const struct pp_log *log, const char *p, size_t n)
+{
+    struct pollfd room = {.fd = log->fd, .events = POLLOUT};
+    switch (log->kind) {
+    case TO_SOCKET: return send(log->fd, p, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+    case TO_TERMINAL: n = n < TERMINAL_PIECE ? n : TERMINAL_PIECE; break;
+    case TO_FILE: return write(log->fd, p, n);
+    case TO_PIPE: break; /* with any room, a pipe takes PIPE_BUF bytes at once */
     }
+    int ready = poll(&room, 1, 0);
+    if (ready == 0)
+        errno = EAGAIN;
+    return ready > 0 ? write(log->fd, p, n) : -1;
+}
+
+/* Writes n bytes. Returns the number of bytes written, which is less than n after a failure. */
+static size_t write_bytes(const struct pp_log *log, const char *p, size_t n)
+{
+    size_t done = 0;
+    while (done < n) {
+        ssize_t some = write_some(log, p + done, n - done);
+        if (some < 0 && errno == EINTR)
+            continue;
+        if (some <= 0)
+            break;
+        done += (size_t)some;
+    }
+    return done;
+}
+
+/* Writes a line, after a report of `dropped` lines that takes the first `report` bytes of `l`. If
+ * that fails, the next line that fits reports what this write has not shown. The rest of a line
+ * that was written in part is left out; a line break then ends that line. */
+static void write_lines(struct pp_log *log, const struct line *l, uint64_t dropped, size_t report)
+{
+    bool alone = log->kind != TO_FILE;
+    while (alone && atomic_flag_test_and_set_explicit(&log->writing, memory_order_acquire))
+        sched_yield();
+    if (log->torn && write_bytes(log, "\n", 1) == 1)
+        log->torn = false;
+    size_t done = log->torn ? 0 : write_bytes(log, l->p, l->n);
+    if (done > 0)
+        log->torn = done < l->n;
+    if (alone)
+        atomic_flag_clear_explicit(&log->writing, memory_order_release);
+    if (done < l->n)
+        atomic_fetch_add_explicit(&log->dropped, (done < report ? dropped : 0) + 1, memory_order_relaxed);
 }
 
 /* --- the limit of lines per second --- */
 
-/* Returns true if one more line may be written in this second. For the first line of a second, sets
- * *dropped to the number of lines dropped before. */
-static bool admit(struct pp_log *log, uint32_t second, uint64_t *dropped)
+/* Returns true if one more line may be written in this second. */
+static bool admit(struct pp_log *log, uint32_t second)
 {
-    *dropped = 0;
     uint_fast64_t w = atomic_load_explicit(&log->window, memory_order_relaxed), next;
     bool fresh;
     do {
@@ -218,17 +295,7 @@ static bool admit(struct pp_log *log, uint32_t second, uint64_t *dropped)
         next = fresh ? (uint_fast64_t)second << 32 | 1 : w + 1;
     } while (!atomic_compare_exchange_weak_explicit(&log->window, &w, next, memory_order_relaxed,
                                                     memory_order_relaxed));
-    if (fresh)
-        *dropped = atomic_exchange_explicit(&log->dropped, 0, memory_order_relaxed);
     return true;
-}
-
-static void write_dropped(struct pp_log *log, int64_t now, uint64_t dropped)
-{
-    struct line l;
-    line_begin(&l, log->json, now, PP_LOG_WARN, "log lines dropped");
-    put_pair(&l, "lines", PP_LOG_INT(dropped));
-    line_write(&l, log->fd);
 }
 
 void pp_log(struct pp_log *log, enum pp_log_level level, const char *message, ...)
@@ -236,19 +303,25 @@ void pp_log(struct pp_log *log, enum pp_log_level level, const char *message, ..
     if (!log || (int)level > atomic_load_explicit(&log->level, memory_order_relaxed))
         return;
     int64_t now = pp_clock_date_ms();
-    uint64_t dropped;
-    if (!admit(log, (uint32_t)(now / 1000), &dropped))
+    if (!admit(log, (uint32_t)(now / 1000)))
         return;
-    if (dropped)
-        write_dropped(log, now, dropped);
     struct line l;
-    line_begin(&l, log->json, now, level, message);
+    l.n = 0;
+    l.json = log->json;
+    /* The report and the line go into one write: in a pipe with little room, reports alone would
+     * otherwise take the room of all lines. */
+    uint64_t dropped = atomic_exchange_explicit(&log->dropped, 0, memory_order_relaxed);
+    if (dropped)
+        put_dropped(&l, now, dropped);
+    size_t report = l.n;
+    line_begin(&l, now, level, message);
     va_list ap;
     va_start(ap, message);
     for (const char *key; !l.cut && (key = va_arg(ap, const char *));)
         put_pair(&l, key, va_arg(ap, const char *));
     va_end(ap);
-    line_write(&l, log->fd);
+    line_end(&l);
+    write_lines(log, &l, dropped, report);
 }
 
 void pp_log_close(struct pp_log *log)
@@ -256,7 +329,12 @@ void pp_log_close(struct pp_log *log)
     if (!log)
         return;
     uint64_t dropped = atomic_load(&log->dropped);
-    if (dropped)
-        write_dropped(log, pp_clock_date_ms(), dropped);
+    if (dropped) {
+        struct line l;
+        l.n = 0;
+        l.json = log->json;
+        put_dropped(&l, pp_clock_date_ms(), dropped);
+        write_lines(log, &l, dropped, l.n);
+    }
     free(log);
 }

@@ -1,8 +1,9 @@
 /* log.h: writes the lines that operators read, on standard error, as text or as JSON.
  *
  * Input from outside is escaped: line breaks, terminal escapes, invalid UTF-8. The log drops lines
- * beyond `lines_per_second`; before the first line of a later second, an additional line says how
- * many were dropped. Any thread may log; each line is one write(2).
+ * beyond `lines_per_second`, and lines for which a pipe, socket or terminal has no room, so that a
+ * reader that stands still does not stop the process. Before the next line that is written, an
+ * additional line says how many were dropped. Any thread may log. The process must ignore SIGPIPE.
  *
  *   pp_log(log, PP_LOG_WARN, "host slowed", "host", host, "seconds", PP_LOG_INT(30), NULL);
  *
@@ -19,7 +20,7 @@ enum pp_log_level { PP_LOG_ERROR, PP_LOG_WARN, PP_LOG_INFO, PP_LOG_DEBUG };
 struct pp_log;
 
 /* Makes a log that writes to file descriptor `fd`, which stays the caller's. If lines_per_second is
- * 0, the log drops nothing. Returns NULL when out of memory. */
+ * 0, there is no limit of lines. Returns NULL when out of memory. */
 struct pp_log *pp_log_open(int fd, enum pp_log_level level, bool json, uint32_t lines_per_second);
 void pp_log_close(struct pp_log *log); /* reports how many lines were dropped; NULL is allowed */
 /* Sets the level. Any thread may call it. */

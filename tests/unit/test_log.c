@@ -1,10 +1,15 @@
 /* Tests log lines: form, escapes, cuts, the limit on lines per second, and many threads at once. */
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
+#include <pty.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <setjmp.h>
@@ -248,18 +253,164 @@ static void lines_a_second_are_bounded(void **state)
     close(fd);
 }
 
-static void full_pipe_does_not_hang(void **state)
+/* Reads all that a pipe, socket or terminal holds now, as text; the caller frees it. */
+static char *drain(int fd)
 {
+    char *p = malloc(ALL_MAX);
+    size_t n = 0;
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    assert_non_null(p);
+    while (poll(&ready, 1, 0) == 1 && ready.revents & POLLIN) {
+        ssize_t some = read(fd, p + n, ALL_MAX - 1 - n);
+        if (some <= 0)
+            break;
+        n += (size_t)some;
+    }
+    p[n] = '\0';
+    return p;
+}
+
+/* Adds the whole lines of `text` to *written, and the lines that they report as dropped to
+ * *dropped. */
+static void count_lines(char *text, long *written, long *dropped)
+{
+    char *save = NULL;
+    for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        long n = 0;
+        size_t len = strlen(line);
+        if (len > TIME_LEN && sscanf(line + TIME_LEN, " warn log lines dropped lines=%ld", &n) == 1)
+            *dropped += n;
+        else if (len > 5 && strcmp(line + len - 5, " e=ok") == 0)
+            (*written)++;
+    }
+}
+
+/* Logs more than the reader's end holds while nobody reads, then reads all and logs one more line.
+ * No call may wait. Every line must be either written whole or reported as dropped. */
+static void check_stuck_reader(int reader, int writer, size_t length)
+{
+    enum { LINES = 3000 };
+    char *value = malloc(length + 1);
+    long written = 0, dropped = 0;
+    assert_non_null(value);
+    memset(value, 'x', length);
+    value[length] = '\0';
+    struct pp_log *log = pp_log_open(writer, PP_LOG_INFO, false, 0);
+    assert_non_null(log);
+    assert_int_equal(fcntl(writer, F_GETFL) & O_NONBLOCK, 0);
+    alarm(60); /* ends a test that waits */
+    for (int i = 0; i < LINES; i++)
+        pp_log(log, PP_LOG_INFO, "many", "v", value, "e", "ok", NULL);
+    char *first = drain(reader);
+    pp_log(log, PP_LOG_INFO, "later", "e", "ok", NULL);
+    alarm(0);
+    assert_int_equal(fcntl(writer, F_GETFL) & O_NONBLOCK, 0);
+    char *later = drain(reader);
+    assert_non_null(strstr(later, " warn log lines dropped lines="));
+    count_lines(first, &written, &dropped);
+    assert_int_equal(dropped, 0);
+    assert_true(written > 0);
+    count_lines(later, &written, &dropped);
+    assert_int_equal(written + dropped, LINES + 1);
+    pp_log_close(log);
+    free(first);
+    free(later);
+    free(value);
+}
+
+static void a_full_pipe_drops_lines(void **state)
+{
+    static const size_t lengths[] = {10, 700, 4000};
     (void)state;
+    for (size_t i = 0; i < 2 * sizeof lengths / sizeof *lengths; i++) {
+        int fds[2];
+        assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+        if (i % 2)
+            assert_true(fcntl(fds[1], F_SETPIPE_SZ, 4096) >= 4096);
+        check_stuck_reader(fds[0], fds[1], lengths[i / 2]);
+        close(fds[0]);
+        close(fds[1]);
+    }
+}
+
+static void a_full_socket_drops_lines(void **state)
+{
     int fds[2];
-    assert_int_equal(pipe2(fds, O_NONBLOCK), 0);
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+    check_stuck_reader(fds[0], fds[1], 700);
+    close(fds[0]);
+    close(fds[1]);
+}
+
+/* The kernel passes on the output of a terminal a little later, so this test does not count lines.
+ */
+static void a_full_terminal_drops_lines(void **state)
+{
+    int reader, writer;
+    struct termios raw;
+    (void)state;
+    memset(&raw, 0, sizeof raw);
+    cfmakeraw(&raw);
+    assert_int_equal(openpty(&reader, &writer, NULL, &raw, NULL), 0);
+    struct pp_log *log = pp_log_open(writer, PP_LOG_INFO, false, 0);
+    assert_non_null(log);
+    alarm(60); /* ends a test that waits */
+    for (int i = 0; i < 3000; i++)
+        pp_log(log, PP_LOG_INFO, "a line of some length, to fill what a terminal holds", NULL);
+    for (bool reported = false; !reported;) {
+        char *p = drain(reader);
+        reported = strstr(p, " warn log lines dropped lines=") != NULL;
+        free(p);
+        pp_log(log, PP_LOG_INFO, "later", NULL);
+    }
+    alarm(0);
+    pp_log_close(log);
+    close(reader);
+    close(writer);
+}
+
+/* In a pipe that holds one line, the reports must not take the room of all lines. */
+static void a_report_does_not_displace_its_line(void **state)
+{
+    int fds[2];
+    (void)state;
+    assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+    assert_true(fcntl(fds[1], F_SETPIPE_SZ, 4096) >= 4096);
     struct pp_log *log = pp_log_open(fds[1], PP_LOG_INFO, false, 0);
     assert_non_null(log);
-    for (int i = 0; i < 5000; i++)
-        pp_log(log, PP_LOG_INFO, "a line of some length, to fill what a pipe holds", NULL);
+    for (int i = 0; i < 3; i++) {
+        for (int k = 0; k < 1000; k++)
+            pp_log(log, PP_LOG_INFO, "many", NULL);
+        free(drain(fds[0]));
+        pp_log(log, PP_LOG_INFO, "later", NULL);
+        char *p = drain(fds[0]);
+        assert_non_null(strstr(p, " warn log lines dropped lines="));
+        assert_non_null(strstr(p, " info later\n"));
+        free(p);
+    }
     pp_log_close(log);
     close(fds[0]);
     close(fds[1]);
+}
+
+static void a_reader_that_is_gone_does_no_harm(void **state)
+{
+    int fds[2][2];
+    (void)state;
+    signal(SIGPIPE, SIG_IGN);
+    assert_int_equal(pipe2(fds[0], O_CLOEXEC), 0);
+    assert_int_equal(openpty(&fds[1][0], &fds[1][1], NULL, NULL, NULL), 0);
+    for (size_t i = 0; i < 2; i++) {
+        struct pp_log *log = pp_log_open(fds[i][1], PP_LOG_INFO, false, 0);
+        assert_non_null(log);
+        close(fds[i][0]);
+        for (int k = 0; k < 1000; k++)
+            pp_log(log, PP_LOG_INFO, "many", NULL);
+        pp_log_close(log);
+        close(fds[i][1]);
+    }
+    signal(SIGPIPE, SIG_DFL);
 }
 
 int main(void)
@@ -270,7 +421,11 @@ int main(void)
         cmocka_unit_test(any_bytes_give_one_clean_line),
         cmocka_unit_test(levels_below_the_set_one_are_dropped),
         cmocka_unit_test(lines_a_second_are_bounded),
-        cmocka_unit_test(full_pipe_does_not_hang),
+        cmocka_unit_test(a_full_pipe_drops_lines),
+        cmocka_unit_test(a_full_socket_drops_lines),
+        cmocka_unit_test(a_full_terminal_drops_lines),
+        cmocka_unit_test(a_report_does_not_displace_its_line),
+        cmocka_unit_test(a_reader_that_is_gone_does_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
