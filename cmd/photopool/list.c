@@ -18,6 +18,8 @@ struct list_reader {
     json_t *rows;          /* the elements of the current page, if spec->columns is NULL */
     int64_t seen;          /* elements read so far, over all pages */
     char *next;            /* cursor of the next page; NULL: this was the last one */
+    char *mark;            /* an earlier cursor, to notice when the server repeats one */
+    uint64_t pages;        /* pages read so far */
     bool stopped;          /* `max` or a failed output has ended the reading */
     bool more;             /* the list has more than `max` elements */
 };
@@ -109,6 +111,35 @@ static int read_page(struct list_reader *r)
     return code;
 }
 
+/* Returns true if the cursor of the next page is an earlier one. The mark moves to the newest
+ * cursor after 1, 2, 4, 8... pages, so that a circle of any length meets it (Brent's algorithm). */
+static bool goes_round(struct list_reader *r)
+{
+    if (r->next && r->mark && strcmp(r->next, r->mark) == 0)
+        return true;
+    r->pages++;
+    if (r->next && (r->pages & (r->pages - 1)) == 0) {
+        free(r->mark);
+        r->mark = strdup(r->next);
+    }
+    return false;
+}
+
+static int read_pages(struct list_reader *r)
+{
+    int code;
+    do {
+        code = read_page(r);
+        if (code == PP_EXIT_DONE && !r->stopped && goes_round(r)) {
+            pp_complain("%s gives a page of the list \"%s\" again: it repeats the cursor \"%s\"; is a "
+                        "photopool server there?",
+                        pp_client_base(r->cli->client), r->spec->plural, r->next);
+            return PP_EXIT_FAILED;
+        }
+    } while (code == PP_EXIT_DONE && r->next && !r->stopped);
+    return code;
+}
+
 int pp_list_run(struct pp_cli *cli, struct pp_buf *path, const struct pp_list_spec *spec)
 {
     struct list_reader r = {.cli = cli, .spec = spec, .path = path, .rows = json_array()};
@@ -116,15 +147,14 @@ int pp_list_run(struct pp_cli *cli, struct pp_buf *path, const struct pp_list_sp
     if (spec->columns)
         pp_table_init(&r.table, spec->columns, spec->n_columns);
     if (code == PP_EXIT_DONE) {
-        do
-            code = read_page(&r);
-        while (code == PP_EXIT_DONE && r.next && !r.stopped);
+        code = read_pages(&r);
         if (code == PP_EXIT_DONE && !cli->json && r.seen == 0)
             printf("no %s\n", spec->plural);
         if (code == PP_EXIT_DONE && !cli->json && r.more)
             puts("there are more: --limit N");
     }
     free(r.next);
+    free(r.mark);
     json_decref(r.rows);
     pp_table_fini(&r.table);
     pp_buf_fini(path);

@@ -17,7 +17,8 @@ struct pp_list_spec {
 };
 
 /* Opens the client if necessary, reads the pages and shows them. `path` has the parameters of the
- * list without limit and after; it is freed. Returns PP_EXIT_DONE, or an exit code after a message.
+ * list without limit and after; it is freed. Returns PP_EXIT_DONE, or an exit code after a message,
+ * also if the server repeats a cursor.
  */
 int pp_list_run(struct pp_cli *cli, struct pp_buf *path, const struct pp_list_spec *spec);
 
