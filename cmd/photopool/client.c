@@ -17,6 +17,7 @@ enum {
     KEY_LINE_MAX = 4096,
     URL_MAX = 64 * 1024,
     ANSWER_MAX = 256 * 1024 * 1024,
+    TOO_LARGE = 100, /* CURLE_TOO_LARGE, which libcurl has from 8.6 on */
 };
 
 struct pp_api_client {
@@ -232,14 +233,19 @@ static enum pp_err classify(struct pp_api_client *c, CURLcode rc, const char *te
         return PP_OK;
     }
     long os_errno = 0;
+    curl_off_t began = 0; /* time of the answer's first byte, in microseconds; 0: there is none */
     curl_easy_getinfo(c->curl, CURLINFO_OS_ERRNO, &os_errno);
+    curl_easy_getinfo(c->curl, CURLINFO_STARTTRANSFER_TIME_T, &began);
     if (rc == CURLE_COULDNT_CONNECT && os_errno)
         snprintf(ans->why, sizeof ans->why, "%s", strerror((int)os_errno));
     else
         snprintf(ans->why, sizeof ans->why, "%s", *text ? text : curl_easy_strerror(rc));
+    /* For a header that is too long, libcurl before 8.6 says that memory is out. */
+    if ((int)rc == TOO_LARGE)
+        return PP_EFULL;
     switch (rc) {
     case CURLE_ABORTED_BY_CALLBACK: return PP_ECANCELED;
-    case CURLE_OUT_OF_MEMORY: return PP_ENOMEM;
+    case CURLE_OUT_OF_MEMORY: return began > 0 ? PP_EFULL : PP_ENOMEM;
     case CURLE_OPERATION_TIMEDOUT: return PP_ETIMEOUT;
     case CURLE_WRITE_ERROR: return PP_EFULL;
     default: return PP_EIO;

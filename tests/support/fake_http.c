@@ -56,10 +56,11 @@ static enum pp_origin_next answer(struct pp_origin_conn *c, const struct fake_re
     if (r->status == 0)
         return PP_ORIGIN_CLOSE;
     size_t n = r->body ? strlen(r->body) : 0;
-    snprintf(head, sizeof head, "HTTP/1.1 %d Scripted\r\nContent-Length: %zu\r\n%s\r\n", r->status, n,
-             r->headers ? r->headers : "");
+    snprintf(head, sizeof head, "HTTP/1.1 %d Scripted\r\nContent-Length: %zu\r\n", r->status, n);
     /* A failed write is ignored: the client may have closed the connection. */
     (void)pp_origin_puts(c, head);
+    (void)pp_origin_puts(c, r->headers ? r->headers : "");
+    (void)pp_origin_puts(c, "\r\n");
     (void)pp_origin_write(c, r->body, r->end == FAKE_CUT ? n / 2 : n);
     return next[r->end];
 }

@@ -631,12 +631,36 @@ static void no_color_turns_colors_off(void **state)
     fake_http_close(s);
 }
 
+static void a_header_that_is_too_large_names_the_server(void **state)
+{
+    enum { SIZE = 500 * 1024 };
+    char *headers = malloc(SIZE + 8);
+    struct cli_run r;
+    (void)state;
+    assert_non_null(headers);
+    memset(headers, 'x', SIZE);
+    memcpy(headers, "X: ", 3);
+    strcpy(headers + SIZE, "\r\n");
+    struct fake_http *s = fake_http_open(&(struct fake_reply){200, headers, "{}"}, 1);
+    cli_run(&r, pp_cmd_queue, NULL, 0, (const char *[]){"queue", "--server", fake_http_url(s), NULL});
+    assert_int_equal(r.code, 1);
+    assert_non_null(strstr(r.err, "photopool: the answer of http://127.0.0.1:"));
+    assert_non_null(strstr(r.err, " is too large\n"));
+    cli_run_fini(&r);
+    fake_http_close(s);
+    free(headers);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(commands_print_what_the_server_says), cmocka_unit_test(every_command_has_its_help),
-        cmocka_unit_test(an_unreachable_server_is_named),      cmocka_unit_test(server_urls_are_checked),
-        cmocka_unit_test(a_key_is_sent_and_never_shown),       cmocka_unit_test(no_color_turns_colors_off),
+        cmocka_unit_test(commands_print_what_the_server_says),
+        cmocka_unit_test(every_command_has_its_help),
+        cmocka_unit_test(an_unreachable_server_is_named),
+        cmocka_unit_test(server_urls_are_checked),
+        cmocka_unit_test(a_key_is_sent_and_never_shown),
+        cmocka_unit_test(no_color_turns_colors_off),
+        cmocka_unit_test(a_header_that_is_too_large_names_the_server),
     };
     unsetenv("NO_COLOR");
     unsetenv("PHOTOPOOL_KEY");
