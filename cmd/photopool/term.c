@@ -49,21 +49,13 @@ void pp_put_styled(struct pp_buf *b, bool colour, enum pp_style style, const cha
         pp_buf_puts(b, "\033[0m");
 }
 
-/* Returns true for characters that would move the cursor or change the direction in which the
- * following text is read. */
-static bool is_unsafe(uint32_t cp)
-{
-    return cp < 0x20 || (cp >= 0x7f && cp < 0xa0) || cp == 0x200e || cp == 0x200f || cp == 0x2028 ||
-           cp == 0x2029 || (cp >= 0x202a && cp <= 0x202e) || (cp >= 0x2066 && cp <= 0x2069);
-}
-
 void pp_put_clean(struct pp_buf *b, const char *text)
 {
     size_t left = strlen(text);
     while (left) {
         uint32_t cp;
         size_t n = pp_utf8_decode(text, left, &cp);
-        if (n && !is_unsafe(cp)) {
+        if (n && !pp_char_harmful(cp)) {
             pp_buf_put(b, text, n);
         } else {
             n = n ? n : 1;

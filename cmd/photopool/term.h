@@ -29,7 +29,7 @@ void pp_term_put(const struct pp_term *t, struct pp_buf *b);
 
 /* Appends the text in a style; without colour, appends the plain text. */
 void pp_put_styled(struct pp_buf *b, bool colour, enum pp_style style, const char *text);
-/* Appends untrusted text: control characters, direction marks and invalid UTF-8 become \xNN. */
+/* Appends untrusted text: harmful characters (pp_char_harmful) and invalid UTF-8 become \xNN. */
 void pp_put_clean(struct pp_buf *b, const char *text);
 /* Appends the first characters of `text` that fit into `width` columns; if it cuts the text, the
  * last character is "…". Returns the columns used. */

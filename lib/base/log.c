@@ -119,15 +119,6 @@ static void put_end(struct line *l, const char *s)
     pp_assert(fits, "CUT_RESERVE keeps too little room for the end of a line");
 }
 
-/* Returns true for control characters, and for characters that reorder or hide text on a
- * terminal. */
-static bool harmful(uint32_t cp)
-{
-    return cp < 0x20 || (cp >= 0x7f && cp <= 0x9f) || cp == 0x61c || (cp >= 0x200b && cp <= 0x200f) ||
-           (cp >= 0x2028 && cp <= 0x202e) || (cp >= 0x2060 && cp <= 0x206f) || cp == 0xfeff ||
-           (cp >= 0xfff9 && cp <= 0xfffb) || (cp >= 0xe0000 && cp <= 0xe007f);
-}
-
 /* Writes a character in the form that the log shows; `len` is 0 for a byte that is not UTF-8. */
 static size_t escape(char out[16], bool json, const char *p, size_t len, uint32_t cp)
 {
@@ -142,7 +133,7 @@ static size_t escape(char out[16], bool json, const char *p, size_t len, uint32_
             return 2;
         }
     }
-    if (!harmful(cp)) {
+    if (!pp_char_harmful(cp)) {
         memcpy(out, p, len);
         return len;
     }

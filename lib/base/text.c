@@ -202,6 +202,13 @@ size_t pp_utf8_decode(const char *s, size_t n, uint32_t *cp)
     return len;
 }
 
+bool pp_char_harmful(uint32_t cp)
+{
+    return cp < 0x20 || (cp >= 0x7f && cp <= 0x9f) || cp == 0x61c || (cp >= 0x200b && cp <= 0x200f) ||
+           (cp >= 0x2028 && cp <= 0x202e) || (cp >= 0x2060 && cp <= 0x206f) || cp == 0xfeff ||
+           (cp >= 0xfff9 && cp <= 0xfffb) || (cp >= 0xe0000 && cp <= 0xe007f);
+}
+
 /* Returns true if a text is valid UTF-8. Control characters are valid only if they are
  * `allowed`. */
 static bool valid_text(const char *p, size_t n, bool allowed)

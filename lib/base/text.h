@@ -32,6 +32,9 @@ bool pp_utf8_valid(const char *p, size_t n);
 /* Decodes the first UTF-8 character (RFC 3629) of `n` bytes. Sets its code point and returns its
  * number of bytes, 1..4; returns 0 if it is not valid UTF-8, or n is 0. */
 size_t pp_utf8_decode(const char *p, size_t n, uint32_t *cp);
+/* Returns true for control characters, and for characters that reorder or hide text on a terminal:
+ * what shows text from outside escapes them. */
+bool pp_char_harmful(uint32_t cp);
 /* Returns true if a client id is valid: 1..64 of [A-Za-z0-9_-]. */
 bool pp_client_valid(const char *p, size_t n);
 /* Returns true if a text is 1..256 bytes of valid UTF-8 without control characters (U+0080..U+009F

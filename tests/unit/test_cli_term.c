@@ -32,6 +32,12 @@ static void control_characters_are_escaped(void **state)
         {"c1 \xc2\x9b", "c1 \\xc2\\x9b"},
         /* U+202E, which would show the text after it from right to left, must be escaped. */
         {"\xe2\x80\xae gpj.exe", "\\xe2\\x80\\xae gpj.exe"},
+        /* Characters that nobody sees: zero width space, word joiner, byte order mark, a tag. */
+        {"a\xe2\x80\x8bz", "a\\xe2\\x80\\x8bz"},
+        {"a\xe2\x81\xa0z", "a\\xe2\\x81\\xa0z"},
+        {"a\xef\xbb\xbfz", "a\\xef\\xbb\\xbfz"},
+        {"a\xf3\xa0\x81\x81z", "a\\xf3\\xa0\\x81\\x81z"},
+        {"a\xd8\x9cz", "a\\xd8\\x9cz"}, /* Arabic letter mark */
         {"bad \xff\xc3", "bad \\xff\\xc3"},
     };
     (void)state;
