@@ -8,15 +8,41 @@
 
 #include "adapter/memory/call.h"
 #include "photopool/port/task_store.h"
+#include "photopool/task_rules.h"
 #include "runtime/loop.h"
 
 struct pp_memory_store;
+
+/* A change of a task's state that the server has made. */
+struct pp_memory_task_change {
+    const char *client;
+    struct pp_key key;
+    uint64_t handle;
+    enum pp_task_state from, to; /* from: PP_TASK_STATE_COUNT if the task is new */
+    uint32_t epoch;              /* of the photo, after the change */
+    const char *worker;          /* if CLAIMED afterwards: who has claimed it; else NULL */
+    /* A settlement made the change: the claim that its caller named. Else by_worker is NULL. */
+    const char *by_worker;
+    uint32_t by_epoch;
+    uint64_t by_handle;
+};
+
+/* What a test sees of the server, at once. Must not use the store. */
+struct pp_memory_observer {
+    void (*task)(void *data, const struct pp_memory_task_change *change);
+    /* An item has a new status, or is new: `from` is then PP_ITEM_STATUS_COUNT. */
+    void (*item)(void *data, const struct pp_item *item, enum pp_item_status from);
+    /* A photo of an open item has got its outcome; it had `from`. */
+    void (*photo)(void *data, const struct pp_item *item, uint32_t idx, enum pp_outcome_kind from);
+    void *data;
+};
 
 struct pp_memory_store_options {
     /* The server's clock, in ms. A port compares it with pp_loop_wall() of its loop, and converts
      * all leases and due times. NULL: the processes' clocks agree, and nothing is converted. */
     int64_t (*now_ms)(void *data);
     void *data;
+    const struct pp_memory_observer *observer; /* outlives the server; NULL: none */
 };
 
 /* Makes an empty server. `o` may be NULL. Returns NULL when out of memory. */

@@ -42,6 +42,7 @@ static struct pp_memory_store *begin(void *server)
     struct pp_memory_store *s = server;
     s->call++;
     s->items_finished = 0;
+    s->by_worker = NULL;
     return s;
 }
 

@@ -193,6 +193,8 @@ struct pp_memory_store {
     uint64_t open_items;
     uint64_t waiting[PP_QUEUES], claimed; /* numbers of tasks */
     uint64_t call;                        /* number of the present call of settle */
+    const char *by_worker;                /* the worker of the present settlement; NULL: none */
+    const struct pp_settlement *by;       /* if by_worker is set */
     uint64_t items_finished;              /* by the present call */
 };
 
@@ -270,8 +272,8 @@ struct pp_ms_task *pp_ms_task_new(struct pp_memory_store *s, struct pp_ms_photo 
 void pp_ms_task_open(struct pp_memory_store *s, struct pp_ms_task *t);
 /* Frees a task that neither waits nor is claimed. */
 void pp_ms_task_free(struct pp_memory_store *s, struct pp_ms_task *t);
-/* Changes a task's state; the only function that does. If the task waits afterwards, t->queue and
- * t->due_ms say where; the caller sets them before, while the task is claimed. */
+/* Changes a task's state; a claim goes through pp_ms_task_claim() instead. If the task waits afterwards,
+ * t->queue and t->due_ms say where; the caller sets them before, while the task is claimed. */
 void pp_ms_task_change(struct pp_memory_store *s, struct pp_ms_task *t, enum pp_task_event event);
 /* Claims a waiting task. */
 void pp_ms_task_claim(struct pp_memory_store *s, struct pp_ms_task *t, struct pp_ms_worker *w,

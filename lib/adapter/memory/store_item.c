@@ -82,6 +82,13 @@ bool pp_ms_item_reserve(struct pp_memory_store *s, struct pp_ms_batch *b, uint32
            pp_ms_sorted_reserve(&b->done, b->done.n + b->open.n + 1) && pp_ms_errors_reserve(b, n_photos);
 }
 
+static void tell(const struct pp_memory_store *s, const struct pp_ms_item *it, enum pp_item_status from)
+{
+    const struct pp_memory_observer *o = s->options.observer;
+    if (o)
+        o->item(o->data, &it->item, from);
+}
+
 static void finish(struct pp_memory_store *s, struct pp_ms_item *it, enum pp_item_status status,
                    int64_t date_ms)
 {
@@ -90,7 +97,9 @@ static void finish(struct pp_memory_store *s, struct pp_ms_item *it, enum pp_ite
     pp_assert(it->item.status == PP_ITEM_OPEN && status != PP_ITEM_OPEN, "an item finishes twice");
     pp_list_remove(&b->open, &it->in_batch);
     s->open_items--;
+    enum pp_item_status from = it->item.status;
     it->item.status = status;
+    tell(s, it, from);
     it->item.finished_at = date_ms;
     it->item.seq = ++s->last_seq;
     pp_ms_sorted_insert(&s->by_seq, s->by_seq.n, it);
@@ -121,6 +130,7 @@ void pp_ms_item_add(struct pp_memory_store *s, struct pp_ms_item *it, int64_t da
     pp_list_push(&b->open, &it->in_batch);
     b->items[PP_ITEM_OPEN]++;
     s->open_items++;
+    tell(s, it, PP_ITEM_STATUS_COUNT);
     pp_assert(!b->cancelled || it->left == 0, "an item of a cancelled batch has an open photo");
     if (it->left == 0)
         finish(s, it, b->cancelled ? PP_ITEM_CANCELLED : pp_item_status(it->item.n_photos, it->with_bytes),
@@ -132,7 +142,11 @@ static void set_outcome(struct pp_memory_store *s, struct pp_ms_slot *slot, cons
     struct pp_item_photo *photo = pp_ms_slot_photo(slot);
     pp_assert(photo->outcome.kind == PP_OUTCOME_OPEN && o->kind != PP_OUTCOME_OPEN,
               "a photo gets a second outcome, or none");
+    enum pp_outcome_kind from = photo->outcome.kind;
     photo->outcome = *o;
+    if (s->options.observer)
+        s->options.observer->photo(s->options.observer->data, &slot->item->item,
+                                   (uint32_t)(slot - slot->item->slots), from);
     pp_ms_text_hold(o->detail);
     photo->claimed = false;
     photo->tier = 0;

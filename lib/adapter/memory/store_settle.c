@@ -190,8 +190,11 @@ enum pp_err pp_ms_run_settle(struct pp_memory_store *s, struct pp_store_settle *
         struct pp_settlement *from = &r->settlements[i];
         struct pp_ms_task *t = find_held(s, from, r->worker);
         from->stale = !t;
+        s->by_worker = r->worker;
+        s->by = from;
         ok = !t || settle_one(s, r, t, from);
     }
+    s->by_worker = NULL;
     r->items_finished = s->items_finished;
     return ok ? PP_OK : PP_ENOMEM;
 }

@@ -6,6 +6,27 @@
 #include "base/check.h"
 #include "store_data.h"
 
+/* Tells the observer of a task's new state. */
+static void tell(const struct pp_memory_store *s, const struct pp_ms_task *t, enum pp_task_state from)
+{
+    const struct pp_memory_observer *o = s->options.observer;
+    if (!o)
+        return;
+    struct pp_memory_task_change change = {.client = t->photo->client->name,
+                                           .key = t->photo->key,
+                                           .handle = t->number,
+                                           .from = from,
+                                           .to = t->state,
+                                           .epoch = t->photo->epoch,
+                                           .worker = t->worker ? t->worker->name : NULL,
+                                           .by_worker = s->by_worker};
+    if (s->by_worker) {
+        change.by_epoch = s->by->task->epoch;
+        change.by_handle = s->by->task->handle;
+    }
+    o->task(o->data, &change);
+}
+
 /* --- making and freeing --- */
 
 struct pp_ms_task *pp_ms_task_new(struct pp_memory_store *s, struct pp_ms_photo *photo,
@@ -59,6 +80,7 @@ void pp_ms_task_open(struct pp_memory_store *s, struct pp_ms_task *t)
     if (t->domain)
         pp_list_push(&t->domain->tasks, &t->in_domain);
     start_waiting(s, t);
+    tell(s, t, PP_TASK_STATE_COUNT);
 }
 
 void pp_ms_task_free(struct pp_memory_store *s, struct pp_ms_task *t)
@@ -87,7 +109,8 @@ static void end_claim(struct pp_memory_store *s, struct pp_ms_task *t)
     pp_ms_worker_check(s, w);
 }
 
-void pp_ms_task_change(struct pp_memory_store *s, struct pp_ms_task *t, enum pp_task_event event)
+/* Changes the state, and what depends on it. Returns the state before. */
+static enum pp_task_state change(struct pp_memory_store *s, struct pp_ms_task *t, enum pp_task_event event)
 {
     enum pp_task_state from = t->state;
     t->state = pp_task_after(from, event);
@@ -97,6 +120,13 @@ void pp_ms_task_change(struct pp_memory_store *s, struct pp_ms_task *t, enum pp_
         end_claim(s, t);
     if (t->state == PP_TASK_WAITING)
         start_waiting(s, t);
+    return from;
+}
+
+void pp_ms_task_change(struct pp_memory_store *s, struct pp_ms_task *t, enum pp_task_event event)
+{
+    enum pp_task_state from = change(s, t, event);
+    tell(s, t, from);
 }
 
 /* Leases nearly always end in the order in which they are given, so the search is short. */
@@ -104,7 +134,7 @@ void pp_ms_task_claim(struct pp_memory_store *s, struct pp_ms_task *t, struct pp
                       int64_t lease_ms, uint64_t claim)
 {
     struct pp_node *last = w->held.head.prev;
-    pp_ms_task_change(s, t, PP_EVENT_CLAIM);
+    enum pp_task_state from = change(s, t, PP_EVENT_CLAIM);
     while (last != &w->held.head && pp_container_of(last, struct pp_ms_task, held)->lease_ms > lease_ms)
         last = last->prev;
     pp_list_insert(&w->held, last, &t->held);
@@ -114,6 +144,7 @@ void pp_ms_task_claim(struct pp_memory_store *s, struct pp_ms_task *t, struct pp
     t->attempts++;
     t->photo->epoch++;
     s->claimed++;
+    tell(s, t, from);
 }
 
 void pp_ms_task_back(struct pp_memory_store *s, struct pp_ms_task *t, enum pp_task_event event)
