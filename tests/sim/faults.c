@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "fleet.h"
+#include "order.h"
 #include "stream.h"
 
 static uint64_t below(struct sim_fleet *f, uint64_t n)
@@ -202,6 +203,8 @@ static void on_tick(void *data)
         {"disk full", s->disk_full_every_ms, disk_full},
         {"broker away", s->broker_away_every_ms, broker_away},
         {"settings", s->settings_every_ms, sim_settings_change},
+        {"cancel", s->cancel_every_ms, sim_orders_cancel},
+        {"replay", s->replay_every_ms, sim_orders_replay},
     };
 
     for (size_t i = 0; i < f->n_nodes; i++)

@@ -6,8 +6,11 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "due.h"
 #include "import.h"
 #include "judge.h"
+#include "legal.h"
+#include "order.h"
 #include "pipeline/fetch/run_internal.h"
 #include "reader.h"
 #include "stream.h"
@@ -79,7 +82,8 @@ static void open_servers(struct sim_fleet *f)
 {
     struct pp_sim_world *w = f->world;
 
-    f->store = pp_memory_store_new(&(struct pp_memory_store_options){server_now, w});
+    f->store =
+        pp_memory_store_new(&(struct pp_memory_store_options){server_now, w, sim_legal_observer(f->legal)});
     f->deliveries = pp_memory_delivery_new(&(struct pp_memory_delivery_options){server_now, w});
     f->coordinator = pp_memory_coordinator_server_new(
         &(struct pp_memory_coordinator_options){.now_ms = server_now,
@@ -142,6 +146,9 @@ struct sim_fleet *sim_fleet_open(const struct sim_swarm *swarm, const struct sim
     f->trace = sim_trace_open(f->world, options->notes);
     f->judge = sim_judge_open(f);
     f->stream = sim_stream_open(f);
+    f->due = sim_due_open(f);
+    f->legal = sim_legal_open(f);
+    f->orders = sim_orders_open(f);
     f->net =
         sim_internet_open(&(struct sim_internet_options){.seed = swarm->seed,
                                                          .trouble = swarm->trouble,

@@ -7,8 +7,8 @@
  *   servers: the store (as MongoDB), Redis (coordinator, ingest queue, event log), blobs, a broker
  *
  * All is in one thread. Files: fleet.c opens and closes servers, node.c processes, faults.c
- * breaks them, import.c posts batches, reader.c reads events, hooks.c gets posts, settings.c
- * changes limits, judge.c checks the rules.
+ * breaks them, import.c posts batches, order.c cancels and replays them, reader.c reads events,
+ * hooks.c gets posts, settings.c changes limits, judge.c checks the rules.
  */
 #ifndef PP_SIM_FLEET_H
 #define PP_SIM_FLEET_H
@@ -33,6 +33,10 @@ struct sim_judge;
 struct sim_imports;
 struct sim_stream;
 struct sim_readers;
+struct sim_orders;
+struct sim_due;
+struct sim_legal;
+struct sim_http;
 struct sim_setting;
 struct sim_fleet;
 
@@ -58,6 +62,7 @@ struct sim_part {
     struct pp_params params;
     struct pp_pipeline p;
     struct pp_acceptor *acceptor;        /* with the role api */
+    struct sim_http *http;               /* with the role api, if batches are cancelled or replayed */
     struct pp_ingest_queue *queue, *log; /* the port to Redis; with the role api the journal's own log */
     struct sim_access access;
     struct sim_hook_access hook_access;
@@ -80,10 +85,13 @@ struct sim_fleet {
     struct sim_node nodes[SIM_PROCESSES_MAX];
     size_t n_nodes;
     struct sim_judge *judge;
+    struct sim_due *due;     /* what is due of cancelled and replayed batches */
+    struct sim_legal *legal; /* watches the task store */
     struct sim_imports *imports;
     struct sim_stream *stream;
     struct sim_readers *readers;
     struct sim_hooks *hooks;
+    struct sim_orders *orders;
     struct sim_setting *settings; /* by client */
     uint64_t faults;              /* besides those of the weathers and of the hosts */
     bool calm;                    /* no further faults */

@@ -9,7 +9,10 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "due.h"
 #include "import.h"
+#include "legal.h"
+#include "order.h"
 
 enum { NAME_MAX_BYTES = 160, OBJECT_MAX_BYTES = 96, SPARE_MAX_BYTES = 64, REPORTS_MAX = 20, CALM_MS = 60000 };
 
@@ -178,8 +181,10 @@ void sim_judge_accepted(struct sim_judge *j, const struct sim_promise *promise, 
         report(j, "I1", "a right batch is not accepted whole",
                &(struct sim_about){.client = promise->client, .batch = batch},
                batch ? batch : "(no batch_id)");
-    if (batch)
+    if (batch) {
         note_accepted(j, promise->client, batch);
+        sim_orders_know(j->f->orders, promise->client, batch);
+    }
     for (unsigned i = 0; batch && i < promise->n; i++) {
         struct item *it = item_of(j, batch, promise->items[i].id);
         if (it->promised)
@@ -234,6 +239,7 @@ static void check_promise(struct sim_judge *j, const json_t *data, const struct 
         return;
     }
     it->kept = true;
+    sim_due_result(j->f->due, data);
     snprintf(it->client, sizeof it->client, "%s", m->client);
     it->kept_photos = json_array_size(json_object_get(data, "photos"));
     if (it->promised)
@@ -291,11 +297,12 @@ void sim_judge_look(struct sim_judge *j)
     for (; j->seen < n; j->seen++)
         look_at(j, j->seen);
     sim_internet_advance(j->f->net);
+    sim_legal_look(j->f->legal);
 }
 
 size_t sim_judge_missing(const struct sim_judge *j)
 {
-    return j->n_promised - j->n_kept;
+    return j->n_promised - j->n_kept + sim_due_missing(j->f->due);
 }
 
 size_t sim_judge_results(const struct sim_judge *j)
@@ -353,17 +360,21 @@ static void check_blob(void *data, const struct pp_memory_blob *blob)
 
 void sim_judge_end(struct sim_judge *j)
 {
-    bool all_answered = sim_imports_open_posts(j->f->imports) == 0;
+    bool all_answered = sim_imports_open_posts(j->f->imports) == 0 && sim_orders_open_ones(j->f->orders) == 0;
+    char batch[NAME_MAX_BYTES];
 
     sim_judge_look(j);
     for (const struct item *it = j->items; it; it = it->hh.next) {
         if (it->promised && !it->kept)
             report_item(j, "I10", "no result in time", it);
-        if (!it->promised && all_answered && !take_spare(j, it))
+        snprintf(batch, sizeof batch, "%.*s", (int)strcspn(it->name, " "), it->name);
+        if (!it->promised && all_answered && !sim_due_knows(j->f->due, batch) && !take_spare(j, it))
             report_item(j, "I2", "a result of a batch that no caller knows", it);
     }
     if (!all_answered)
-        sim_judge_report(j, "I10", NULL, "a post is not answered in time");
+        sim_judge_report(j, "I10", NULL, "a post, a cancel or a replay is not answered in time");
+    sim_due_end(j->f->due);
+    sim_legal_end(j->f->legal);
     pp_memory_blobs_each(j->f->blobs, check_blob, j);
     for (const struct object *o = j->objects; o; o = o->hh.next)
         if (!o->there)

@@ -4,9 +4,11 @@
  *
  *   I1, I10  each accepted item revision has its result, within the time that sim_judge_bound_ms()
  *            computes after the last fault
+ *            (those of cancelled and replayed batches: due.h)
  *   I2       one id, one payload; one result for each item of an accepted batch; no result of a
  *            batch that no caller knows, unless its post was sent to several processes; while
  *            nothing fails, no result is sent twice
+ *   I3, I9   by the changes of the task store (legal.h)
  *   I4 to I6 by the internet's record (record.h)
  *   I7       each stored photo's object is there, and its bytes have the hash
  *

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "fleet.h"
+#include "http.h"
 #include "pipeline/fetch/keep.h"
 #include "reader.h"
 
@@ -145,6 +146,8 @@ static void open_part(struct sim_part *part)
                                                                         .metrics = &p->metrics,
                                                                         .ingest = p->ingest,
                                                                         .publisher = p->publisher});
+    if ((n->roles & PP_ROLE_API) && (n->fleet->swarm.cancel_every_ms || n->fleet->swarm.replay_every_ms))
+        part->http = sim_http_open(part);
 }
 
 void sim_node_start(struct sim_node *n)
@@ -205,9 +208,11 @@ static void on_closing(void *data)
     struct sim_node *n = part->node;
     struct pp_pipeline *p = &part->p;
 
-    if (!part->drained || (part->acceptor && pp_acceptor_busy(part->acceptor) > 0) || !pp_pipeline_still(p))
+    if (!part->drained || (part->acceptor && pp_acceptor_busy(part->acceptor) > 0) || !pp_pipeline_still(p) ||
+        !sim_http_still(part->http))
         return;
     pp_timer_close(part->closing);
+    sim_http_close(part->http);
     pp_acceptor_close(part->acceptor);
     pp_pipeline_close(p);
     pp_lane_close(p->keep_lane);
@@ -242,6 +247,7 @@ void sim_node_drain(struct sim_node *n)
     part->closing = pp_timer_open(part->loop, on_closing, part);
     pp_timer_start(part->closing, CHECK_MS, CHECK_MS);
     sim_readers_drain(n->fleet->readers, n);
+    sim_http_drain(part->http);
     pp_pipeline_drain(&part->p, on_drained, part);
     pp_sim_leave(before);
 }

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "import.h"
+#include "order.h"
 #include "page.h"
 #include "reader.h"
 #include "stream.h"
@@ -29,8 +30,9 @@ static double processor_seconds(void)
 static bool is_done(struct sim_fleet *f)
 {
     sim_judge_look(f->judge);
-    return sim_imports_open_posts(f->imports) == 0 && sim_judge_missing(f->judge) == 0 &&
-           sim_stream_missing(f->stream) == 0 && sim_readers_behind(f->readers) == 0;
+    return sim_imports_open_posts(f->imports) == 0 && sim_orders_open_ones(f->orders) == 0 &&
+           sim_judge_missing(f->judge) == 0 && sim_stream_missing(f->stream) == 0 &&
+           sim_readers_behind(f->readers) == 0;
 }
 
 static bool is_broken(const struct sim_fleet *f)

@@ -64,6 +64,12 @@ static void draw_hooks(struct sim_swarm *s, struct pp_rng *r)
     s->hook_down_every_ms = sometimes(r, 30000, 300000);
 }
 
+static void draw_orders(struct sim_swarm *s, struct pp_rng *r)
+{
+    s->cancel_every_ms = sometimes(r, 2000, 60000);
+    s->replay_every_ms = sometimes(r, 2000, 60000);
+}
+
 /* Mostly limits that matter; some are so high that each client is cut into shares for several
  * workers (WORKER_RPM in pipeline/claim/placement.c). */
 static uint32_t draw_rpm(struct pp_rng *r)
@@ -116,6 +122,7 @@ struct sim_swarm sim_swarm_draw(uint64_t seed, int64_t busy_ms)
     draw_faults(&s, &r);
     draw_readers(&s, &r);
     draw_hooks(&s, &r);
+    draw_orders(&s, &r);
     return s;
 }
 
@@ -180,6 +187,8 @@ static const struct sim_field fields[] = {
     FAULT(broker_away_every_ms, DAY_MS),
     FAULT(settings_every_ms, DAY_MS),
     FAULT(untold, 100),
+    FAULT(cancel_every_ms, DAY_MS),
+    FAULT(replay_every_ms, DAY_MS),
     FAULT(lose_requests, 10000),
     FAULT(lose_answers, 10000),
     FAULT(late, 10000),
