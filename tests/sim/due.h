@@ -2,13 +2,17 @@
  * supersede (API.md sections 1 and 2). A part of the judge:
  *
  *   cancel   only items of batches that somebody cancels end as `cancelled`. When the cancel is
- *            answered, the batch is cancelled or finished, and has no open item; items that are planned
+ *            answered, the batch is cancelled or finished, and has no open item; items that are
+ *            planned
  *            later end as `cancelled`
- *   replay   the new batch has one result for each of its items. They are items of the old batch, with
- *            as many photos; their failed and skipped photos are as many as the answer said. None of
+ *   replay   the new batch has one result for each of its items. They are items of the old batch,
+ *            with
+ *            as many photos; their failed and skipped photos are as many as the answer said. None
+ *            of
  *            them had a newer list before the replay was sent
  *   newer    an item ends as `superseded` only if a revision with a higher number exists
- *   result   the status is the one that the photos' outcomes make; a photo is `cancelled` only in an
+ *   result   the status is the one that the photos' outcomes make; a photo is `cancelled` only in
+ *            an
  *            item that is cancelled or superseded */
 #ifndef PP_SIM_DUE_H
 #define PP_SIM_DUE_H

@@ -113,7 +113,8 @@ static void end_try(struct order *r)
         free(r);
 }
 
-/* A batch that is not planned yet is not found by a replay. Nor is one that Redis has forgotten, until
+/* A batch that is not planned yet is not found by a replay. Nor is one that Redis has forgotten,
+ * until
  * a journal appends it again. So the order is repeated until the batch is found. */
 static void on_done(struct sim_http_call *call)
 {

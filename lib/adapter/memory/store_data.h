@@ -272,7 +272,8 @@ struct pp_ms_task *pp_ms_task_new(struct pp_memory_store *s, struct pp_ms_photo 
 void pp_ms_task_open(struct pp_memory_store *s, struct pp_ms_task *t);
 /* Frees a task that neither waits nor is claimed. */
 void pp_ms_task_free(struct pp_memory_store *s, struct pp_ms_task *t);
-/* Changes a task's state; a claim goes through pp_ms_task_claim() instead. If the task waits afterwards,
+/* Changes a task's state; a claim goes through pp_ms_task_claim() instead. If the task waits
+ * afterwards,
  * t->queue and t->due_ms say where; the caller sets them before, while the task is claimed. */
 void pp_ms_task_change(struct pp_memory_store *s, struct pp_ms_task *t, enum pp_task_event event);
 /* Claims a waiting task. */
