@@ -1,6 +1,5 @@
 /* http.h: the API of a simulated process, behind a server that carries requests in memory: no
- * sockets, and no bytes of HTTP. What goes through it is what lib/api decides and asks the ports.
- * */
+ * sockets, and no bytes of HTTP. What lib/api decides and asks the ports goes through it. */
 #ifndef PP_SIM_HTTP_H
 #define PP_SIM_HTTP_H
 
