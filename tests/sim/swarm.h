@@ -28,8 +28,8 @@ struct sim_swarm {
     int64_t crash_every_ms, freeze_every_ms, drain_every_ms, cut_every_ms, step_every_ms;
     int64_t redis_down_every_ms, store_down_every_ms, redis_forgets_every_ms, disk_full_every_ms;
     int64_t broker_away_every_ms, settings_every_ms;
-    unsigned untold; /* of 100 changes of settings, so many are written but told to nobody */
     int64_t cancel_every_ms, replay_every_ms; /* what import services do with their batches */
+    unsigned untold; /* of 100 changes of settings, so many are written but told to nobody */
     /* Of 10,000 requests to a server so many are lost, answered in vain, late. */
     unsigned lose_requests, lose_answers, late;
     int64_t late_ms;

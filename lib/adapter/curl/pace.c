@@ -24,7 +24,7 @@ static bool is_wasteful(struct pp_curl_transfer *t, uint64_t body)
     uint64_t most = BESIDES + RATIO * t->content;
     long version = 0;
 
-    if (body > most)
+    if (t->head.encoded && body > most)
         return true;
     if (++t->looks % LOOK_EACH != 0 ||
         curl_easy_getinfo(t->easy, CURLINFO_HTTP_VERSION, &version) != CURLE_OK ||
@@ -41,7 +41,8 @@ int pp_curl_on_progress(void *data, curl_off_t in_all, curl_off_t in, curl_off_t
     struct pp_curl_transfer *t = data;
 
     (void)in_all, (void)out_all, (void)out;
-    return t->x && t->state == PP_T_RUNNING && t->x->phase == PP_PHASE_BODY && is_wasteful(t, (uint64_t)in);
+    return t->x && t->state == PP_T_RUNNING && t->x->phase == PP_PHASE_BODY && !t->held &&
+           is_wasteful(t, (uint64_t)in);
 }
 
 bool pp_curl_rests(struct pp_curl_transfer *t)
