@@ -51,7 +51,7 @@ struct pp_log {
     /* Set while a thread writes a line, so that no other thread takes the room that poll() has
      * found. A thread that finds it set yields; the write does not wait, so this is short. */
     atomic_flag writing;
-    atomic_bool torn; /* the last line was written in part */
+    bool torn; /* the last line was written in part; used while `writing` is set */
 };
 
 struct line {
@@ -251,21 +251,27 @@ static size_t write_bytes(const struct pp_log *log, const char *p, size_t n)
     return done;
 }
 
-/* Writes a line, after a report of `dropped` lines that takes the first `report` bytes of `l`. If
- * that fails, the next line that fits reports what this write has not shown. The rest of a line
- * that was written in part is left out; a line break then ends that line. */
-static void write_lines(struct pp_log *log, const struct line *l, uint64_t dropped, size_t report)
+/* Writes the bytes of `l` while no other thread writes. The rest of a line that was written in part
+ * is left out; a line break then ends that line. Returns the number of bytes written. */
+static size_t write_alone(struct pp_log *log, const struct line *l)
 {
-    bool alone = log->kind != TO_FILE;
-    while (alone && atomic_flag_test_and_set_explicit(&log->writing, memory_order_acquire))
+    while (atomic_flag_test_and_set_explicit(&log->writing, memory_order_acquire))
         sched_yield();
     if (log->torn && write_bytes(log, "\n", 1) == 1)
         log->torn = false;
     size_t done = log->torn ? 0 : write_bytes(log, l->p, l->n);
     if (done > 0)
         log->torn = done < l->n;
-    if (alone)
-        atomic_flag_clear_explicit(&log->writing, memory_order_release);
+    atomic_flag_clear_explicit(&log->writing, memory_order_release);
+    return done;
+}
+
+/* Writes a line, after a report of `dropped` lines that takes the first `report` bytes of `l`. If
+ * that fails, the next line that fits reports what this write has not shown. A file takes the lines
+ * of several threads at once: it takes each write as a whole, as long as the disk has room. */
+static void write_lines(struct pp_log *log, const struct line *l, uint64_t dropped, size_t report)
+{
+    size_t done = log->kind == TO_FILE ? write_bytes(log, l->p, l->n) : write_alone(log, l);
     if (done < l->n)
         atomic_fetch_add_explicit(&log->dropped, (done < report ? dropped : 0) + 1, memory_order_relaxed);
 }
