@@ -192,8 +192,8 @@ bool sim_due_knows(const struct sim_due *d, const char *batch)
     return b && b->from;
 }
 
-/* Returns the number of photos that the results of a replay have imported again: those that had
- * failed in the old batch, by the results of that batch. */
+/* Returns how many photos the results of a replay have imported again. Only photos count that had
+ * failed by the results of the old batch. */
 static uint64_t replayed(const struct sim_due *d, const struct batch *b)
 {
     uint64_t n = 0;

@@ -29,8 +29,8 @@ struct sim_due *sim_due_open(struct sim_fleet *f);
 void sim_due_cancel_sent(struct sim_due *d, const char *batch);
 /* The cancel is answered, and says that the batch is in `state`. */
 void sim_due_cancelled(struct sim_due *d, const char *batch, const char *state);
-/* A replay of the batch `from`, first sent at sent_ms, is answered: it has made `batch` for so many
- * failed photos. */
+/* A replay of the batch `from`, first sent at sent_ms, is answered. The answer names the new batch
+ * and the number of its photos, which had failed. */
 void sim_due_replayed(struct sim_due *d, const char *client, const char *from, const char *batch,
                       int64_t sent_ms, uint64_t photos);
 /* Returns true if the batch is a replay whose answer a caller has got. */

@@ -21,7 +21,7 @@ struct sim_legal;
 struct sim_legal *sim_legal_open(struct sim_fleet *f);
 /* Returns the observer for the store. */
 const struct pp_memory_observer *sim_legal_observer(const struct sim_legal *l);
-/* Compares the tasks of the store with those that are expected. */
+/* Compares the tasks of the store with the expected ones. */
 void sim_legal_look(struct sim_legal *l);
 /* Compares the items, too. */
 void sim_legal_end(struct sim_legal *l);

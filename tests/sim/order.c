@@ -1,5 +1,5 @@
-/* order.c: cancels and replays batches. The judge is told when an order is first sent, because it
- * may be carried out although its answer is lost, and when it is answered. */
+/* order.c: cancels and replays batches. It tells the judge when it first sends an order, because
+ * the order may be carried out although its answer is lost; and when an answer comes. */
 #include "order.h"
 
 #include <jansson.h>

@@ -1,6 +1,6 @@
 /* stream.h: checks what consumers get of the numbered events, against what the event log has taken.
  *
- *   [event log] --appended--> the record of all events, also of those that the log loses later
+ *   [event log] --appended--> the record of all events, with the events that the log loses later
  *                                 |
  *   consumer --event, gap, last--> its place: what it must get next
  *

@@ -29,7 +29,7 @@ struct sim_swarm {
     int64_t redis_down_every_ms, store_down_every_ms, redis_forgets_every_ms, disk_full_every_ms;
     int64_t broker_away_every_ms, settings_every_ms;
     int64_t cancel_every_ms, replay_every_ms; /* what import services do with their batches */
-    unsigned untold; /* of 100 changes of settings, so many are written but told to nobody */
+    unsigned untold; /* the percentage of changes of settings that are written but never announced */
     /* Of 10,000 requests to a server so many are lost, answered in vain, late. */
     unsigned lose_requests, lose_answers, late;
     int64_t late_ms;
@@ -40,8 +40,8 @@ struct sim_swarm {
     unsigned readers;
     int64_t reader_acts_every_ms, burst_every_ms;
     unsigned hooks;        /* webhook endpoints */
-    unsigned hook_trouble; /* of 100 posts so many meet an endpoint in trouble */
-    unsigned hook_gone;    /* and of 10,000 so many are answered with 410 */
+    unsigned hook_trouble; /* the percentage of posts that meet an endpoint in trouble */
+    unsigned hook_gone;    /* how many of 10,000 posts are answered with 410 */
     unsigned hook_dead;    /* 1: the last endpoint never answers */
     int64_t hook_down_every_ms;
     int64_t events_kib; /* the log keeps so much of its newest events; 0: all */

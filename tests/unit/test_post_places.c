@@ -107,8 +107,8 @@ static void a_newcomer_finds_a_place(void **state)
     }
 }
 
-/* There are so many slow endpoints that they have all places. The first place that becomes free is
- * the newcomer's, which goes on with it while the others hold theirs. */
+/* Slow endpoints have all places. The newcomer gets the first place that becomes free, and uses it
+ * again and again while the others hold theirs. */
 static void a_newcomer_goes_first(void **state)
 {
     struct kit *k = *state;

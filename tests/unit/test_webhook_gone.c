@@ -21,7 +21,7 @@ struct kit {
     struct fake_deliveries deliveries;
     struct pp_delivery_store_ops ops;
     struct pp_webhook row; /* the only endpoint */
-    unsigned puts, fail;   /* so many writes of the endpoint were made; the next ones that fail */
+    unsigned puts, fail;   /* writes of the endpoint so far; number of the next writes that fail */
     struct pp_election *lease;
     struct pp_params params;
     struct pp_poster *poster;

@@ -2,10 +2,10 @@
  * be in flight. It does no I/O.
  *
  * An endpoint that wants to send a post waits in a list, and gets a place when its turn comes. An
- * endpoint may have at most as many places as core/place.h allows, so endpoints that answer slowly
- * leave places for a newcomer. If there are so many endpoints that no place is free, those without
- * a place go first, in the order in which they came: so each endpoint gets one of the next places,
- * and one that answers at once goes on with its place while others hold theirs.
+ * endpoint may have at most as many places as core/place.h allows, so slow endpoints leave places
+ * for a newcomer. With very many endpoints no place is free. Then endpoints without a place go
+ * first, in the order in which they came, and each gets one of the next places. An endpoint that
+ * answers at once uses its place again and again while slow ones hold theirs.
  *
  * Invariants: `used` is the sum of `mine` over all endpoints. An endpoint is in `first` only if it
  * has no place, and in `others` only if it has one. */
@@ -26,9 +26,9 @@ struct pp_post_user {
 };
 
 void pp_post_places_init(struct pp_post_places *p);
-/* Appends the endpoint to those that wait. Does nothing if it waits already. */
+/* Makes the endpoint wait for a place. Does nothing if it waits already. */
 void pp_post_places_want(struct pp_post_places *p, struct pp_post_user *u);
-/* Removes the endpoint from those that wait. Does nothing if it does not wait. */
+/* Ends the endpoint's wait. Does nothing if it does not wait. */
 void pp_post_places_leave(struct pp_post_places *p, struct pp_post_user *u);
 /* Returns the endpoint that may take a place now, which then waits no longer; NULL: none may. At
  * most `limit` posts may be in flight. */

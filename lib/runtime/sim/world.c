@@ -192,7 +192,7 @@ static bool admit(struct pp_sim_event *e)
 
 static void note(struct pp_sim_world *world, struct pp_sim_event *e)
 {
-    if (!e->what_hash) /* Many events never run: those that have run before have it. */
+    if (!e->what_hash) /* computed when the event first runs, because many events never run */
         e->what_hash = XXH3_64bits(e->what, strlen(e->what));
     const uint64_t parts[] = {world->hash, (uint64_t)world->now_us, e->process ? e->process->number : 0,
                               e->number, e->what_hash};
