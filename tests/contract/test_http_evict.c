@@ -98,6 +98,31 @@ static void the_least_active_goes(void **state)
 
 static const char post[] = "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nx";
 
+/* Many callers of one address connect in the same moment. The server reads what has come before it
+ * accepts more, so it can tell that heads give way, and the last caller gets its answer. */
+static void a_burst_is_read_in_between(void **state)
+{
+    (void)state;
+    enum { PLACES = 64, BURST = 200 };
+    struct pp_http_options o = patient();
+    struct pp_echo e;
+    struct pp_hc burst[BURST], last;
+    o.max_per_address = PLACES;
+    pp_echo_open(&e, &o);
+    for (int i = 0; i < BURST; i++) { /* the server's loop does not run meanwhile */
+        pp_hc_open(&burst[i], e.loop, NULL, e.port);
+        pp_hc_puts(&burst[i], "GET /echo HTTP/1.1\r\n");
+    }
+    pp_hc_open(&last, e.loop, NULL, e.port);
+    pp_hc_puts(&last, get);
+    expect_status(&last, 200);
+    assert_int_equal(pp_echo_stats(&e).refused_total, 0);
+    for (int i = 0; i < BURST; i++)
+        pp_hc_close(&burst[i]);
+    pp_hc_close(&last);
+    pp_echo_close(&e);
+}
+
 /* Connections that say nothing replace each other, however fast they come, and not a body that
  * pauses. The one that must go belongs to the address that has most. */
 static void silent_newcomers_replace_each_other(void **state)
@@ -606,6 +631,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_inactive_go_first),
         cmocka_unit_test(the_least_active_goes),
+        cmocka_unit_test(a_burst_is_read_in_between),
         cmocka_unit_test(silent_newcomers_replace_each_other),
         cmocka_unit_test(silent_connections_are_held_back),
         cmocka_unit_test(bodies_that_stall_give_way),

@@ -95,17 +95,25 @@ static bool is_inactive(const struct pp_conn *c, int windows)
     return ms >= windows * pp_http_window(c->server) && is_idle(c);
 }
 
-/* Returns the newest quiet connection of the address that has most, if that has several. */
-static struct pp_conn *newest_fresh(const struct scope *at)
+/* Returns the newest quiet connection of the address that has most, if that has several. If it
+ * finds only connections whose first bytes wait in the kernel, the server has to read those before
+ * it can tell which give way: then this sets s->unread, which ends the turn's accepting. */
+static struct pp_conn *newest_fresh(struct pp_http *s, const struct scope *at)
 {
     struct pp_conn *best = NULL;
+    bool unread = false;
     int looked = 0;
     for (struct pp_node *it = at->fresh->head.prev; it != &at->fresh->head && looked++ < LOOK;
          it = it->prev) {
         struct pp_conn *c = conn_at(at, it);
-        if (c->peer->n > (best ? best->peer->n : 1) && is_idle(c))
+        if (c->peer->n <= (best ? best->peer->n : 1))
+            continue;
+        if (is_idle(c))
             best = c;
+        else
+            unread = true;
     }
+    s->unread = s->unread || (unread && !best);
     return best;
 }
 
@@ -234,7 +242,7 @@ static struct pp_conn *least_active(const struct scope *at, const struct pp_http
 
 static struct pp_conn *choose(struct pp_http *s, const struct scope *at, struct pp_http_peer *peer)
 {
-    struct pp_conn *c = newest_fresh(at);
+    struct pp_conn *c = newest_fresh(s, at);
     if (!c)
         c = oldest_fresh(at, peer);
     if (!c && at->linger)

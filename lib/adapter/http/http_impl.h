@@ -138,6 +138,7 @@ struct pp_http {
     struct pp_http_handler handler;
     uv_poll_t listener; /* watches listen_fd; open while listen_fd is not -1 */
     int listen_fd;
+    bool unread;                   /* it has to read what came before it accepts more in this turn */
     bool accept_waits;             /* the server does not accept, for want of descriptors or memory */
     struct pp_timer *accept_timer; /* ends accept_waits */
     bool accept_logged;            /* the log has said so, at accept_logged_ms */

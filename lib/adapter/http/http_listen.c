@@ -82,7 +82,8 @@ static void on_acceptable(uv_poll_t *listener, int status, int events)
 {
     struct pp_http *s = listener->data;
     (void)status, (void)events;
-    for (int i = 0; i < ACCEPTS_A_TURN && !s->draining && accept_one(s); i++)
+    s->unread = false;
+    for (int i = 0; i < ACCEPTS_A_TURN && !s->draining && accept_one(s) && !s->unread; i++)
         continue;
 }
 
