@@ -53,7 +53,9 @@
       "Send fewer or shorter headers.")                                                                      \
     X(INTERNAL, "internal", 500, "Something went wrong on our side",                                         \
       "Report the incident id to the operator, who finds it in the log.")                                    \
-    X(OVERLOADED, "overloaded", 503, "The server can't take this right now", "Send again after Retry-After.")
+    X(OVERLOADED, "overloaded", 503, "The server can't take this right now",                                 \
+      "Send again after Retry-After.")                                                                       \
+    X(UNAVAILABLE, "unavailable", 503, "A store can't be reached", "Send again after Retry-After.")
 
 enum pp_api_code {
 #define X(id, name, status, title, remedy) PP_API_##id,

@@ -9,7 +9,7 @@
 #include "base/ledger.h"
 #include "base/text.h"
 
-/* The default of the Retry-After header in `overloaded` and `rate_limited` answers, in seconds. */
+/* the default of the Retry-After header, in seconds */
 #define RETRY_AFTER 5
 
 /* --- sending requests to ports --- */
@@ -173,7 +173,7 @@ void pp_problem_write(struct pp_buf *out, enum pp_api_code code, const char *det
     char urn[64];
 
     pp_assert((unsigned)code < PP_API_CODE_COUNT, "an API code is outside its table");
-    pp_assert(!incident || code == PP_API_INTERNAL, "only internal errors have an incident");
+    pp_assert(!incident || code == PP_API_INTERNAL || code == PP_API_UNAVAILABLE, "not the caller's mistake");
     snprintf(urn, sizeof(urn), "urn:photopool:problem:%s", problems[code].name);
     pp_json_begin(out, NULL, '{');
     PP_JSON_MEMBERS(out, PP_STR("type", urn), PP_STR("title", problems[code].title),
@@ -215,7 +215,7 @@ static bool send_problem(struct pp_call *call, enum pp_api_code code)
 {
     struct pp_http_response bare = {.status = problems[code].status};
 
-    if (code == PP_API_OVERLOADED || code == PP_API_RATE_LIMITED)
+    if (code == PP_API_OVERLOADED || code == PP_API_UNAVAILABLE || code == PP_API_RATE_LIMITED)
         pp_call_header(call, "Retry-After: %lld",
                        (long long)(call->retry_after_s > 0 ? call->retry_after_s : RETRY_AFTER));
     /* Without memory for the document, the answer has only a status. */
@@ -264,6 +264,8 @@ bool pp_call_no_memory(struct pp_call *call)
 bool pp_call_error(struct pp_call *call, enum pp_err err, const char *doing)
 {
     char incident[PP_INCIDENT_MAX];
+    bool store = err == PP_EIO || err == PP_EUNKNOWN || err == PP_ETIMEOUT;
+    enum pp_api_code code = store ? PP_API_UNAVAILABLE : PP_API_INTERNAL;
 
     pp_assert(err != PP_OK, "a call fails without an error");
     pp_buf_reset(&call->out);
@@ -271,14 +273,13 @@ bool pp_call_error(struct pp_call *call, enum pp_err err, const char *doing)
     case PP_ENOTFOUND: return pp_call_not_found(call);
     case PP_EFULL:
     case PP_ENOSPC:
-    case PP_ETIMEOUT:
     case PP_EBUSY:
     case PP_ECLOSED:
         pp_problem_write(&call->out, PP_API_OVERLOADED, pp_err_text(err), NULL, NULL, NULL);
         return send_problem(call, PP_API_OVERLOADED);
     default:
         pp_incident_log(call->o->log, doing, pp_err_text(err), incident);
-        pp_problem_write(&call->out, PP_API_INTERNAL, pp_err_text(err), NULL, NULL, incident);
-        return send_problem(call, PP_API_INTERNAL);
+        pp_problem_write(&call->out, code, pp_err_text(err), NULL, NULL, incident);
+        return send_problem(call, code);
     }
 }

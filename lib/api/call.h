@@ -202,8 +202,9 @@ bool pp_call_problem(struct pp_call *call, enum pp_api_code code, const char *fi
 /* Like pp_call_problem(), and adds a member to the document: JSON text, or NULL for none. */
 bool pp_call_problem_with(struct pp_call *call, enum pp_api_code code, const char *field, const char *detail,
                           const char *member, const char *json, size_t json_n);
-/* Answers that a port failed: not_found, overloaded, or internal. An internal error is logged with
- * `doing`, under an incident id that the answer names. */
+/* Answers that a port failed: not_found, overloaded, unavailable (the store failed, or the outcome
+ * is unknown), or internal. The last two are logged with `doing`, under an incident id that the
+ * answer names. */
 bool pp_call_error(struct pp_call *call, enum pp_err err, const char *doing);
 bool pp_call_no_memory(struct pp_call *call);
 /* Answers not_found, with call->missing as the detail. */

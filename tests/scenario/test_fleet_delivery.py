@@ -74,7 +74,7 @@ class Import:
                 if answer.status == 202:
                     same(answer.json["accepted"], len(items), f"accepted of {answer}")
                     return answer.json["batch_id"]
-                check(answer.status in (409, 500, 503), f"POST /v1/batches: {answer}")
+                check(answer.status in (409, 503), f"POST /v1/batches: {answer}")
             except OSError:
                 pass
             self.retries += 1

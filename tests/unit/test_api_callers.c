@@ -365,7 +365,7 @@ static void tickets_have_a_secret_of_their_own(void **state)
     assert_int_equal(ask_with_ticket(t, configured), 401);
     t->params.ticket_secret = NULL;
     t->coordinator.secret_err = PP_EIO;
-    assert_int_equal(ask_with_ticket(t, ticket), 500);
+    assert_int_equal(ask_with_ticket(t, ticket), 503);
     close_events(t, &p);
 }
 

@@ -656,8 +656,8 @@ static void photo_head_and_failures(void **state)
     t->blobs.err = PP_EIO;
     assert_int_equal(api_ask(t, PP_HEAD, photo_path, NULL), 200);
     assert_int_equal(t->server.body_n, 16);
-    assert_int_equal(api_get(t, photo_path), 500);
-    assert_string_equal(api_code(t), "internal");
+    assert_int_equal(api_get(t, photo_path), 503);
+    assert_string_equal(api_code(t), "unavailable");
     /* The record says that the blob exists, so its absence is an error of the server, not of the
      * caller. */
     t->blobs.err = PP_ENOTFOUND;
