@@ -121,7 +121,7 @@ def test_limits_kill9(case):
     full = sum(c["worst_window"] == c["rpm"] for c in verdict["clients"])
     print(f"{verdict['requests']} requests of {len(verdict['clients'])} clients; {full} filled a window to the last request")
     same((len(verdict["clients"]), verdict["bad_lines"]), (CLIENTS, 0), "clients in the record, bad lines")
-    same(over, [], "clients over a limit")
+    same(over, [], f"clients over a limit in {window:.2f} s; starts at {[round(a, 1) for a, _ in segments]}; late: {lateness.late}")
     check(code in (0, 1), f"exit status of origin check: {code}")
     total = sum(s["requests"] for s in verdict["segments"]), sum(s["reachable"] for s in verdict["segments"])
     late = [lateness.between(a, b) / (b - a) for a, b in segments]
