@@ -21,6 +21,7 @@
 #include "base/list.h"
 #include "redis_server.h"
 #include "suite_ingest_queue.h"
+#include "test_clock.h"
 #include "test_loop.h"
 
 enum { LONG_MS = 30000, CHECK_MS = 20 };
@@ -175,6 +176,16 @@ static void let_through(struct gate_keeper *keeper)
     keeper->mode = GATE_OPEN;
     assert_int_equal(real->ops->append(real, keeper->held), PP_OK);
     keeper->held = NULL;
+}
+
+/* The held append gets no answer. */
+static void lose(struct gate_keeper *keeper)
+{
+    struct pp_req *req = &keeper->held->req;
+    keeper->mode = GATE_OPEN;
+    keeper->held = NULL;
+    req->err = PP_EUNKNOWN;
+    req->done(req);
 }
 
 #define GATED(X)                \
@@ -711,6 +722,28 @@ static void nothing_is_kept_before_redis_has_answered(void **state)
     in_redis(k, "2");
 }
 
+/* A node was stopped for so long while it waited for Redis that its caller has gone to another node:
+ * it must not accept the batch, too. */
+static void a_node_that_was_stopped_accepts_nothing(void **state)
+{
+    struct kit *k = *state;
+    struct pp_ingest_append r = keyed("c", "b_1", "key", "first"), again = keyed("c", "b_2", "key", "other");
+    r.req = (struct pp_req){.done = on_done, .data = k, .arena = &k->arena};
+    pp_test_clock_hold(k->loop);
+    k->a.gate.mode = GATE_HOLDS;
+    assert_int_equal(k->a.queue->ops->append(k->a.queue, &r), PP_OK);
+    pp_test_until(k->loop, holds, &k->a.gate, LONG_MS);
+    DUE(k, k->b.queue, append, &again, PP_OK);
+    pp_test_clock_pass(k->loop, 10000);
+    k->done = false;
+    lose(&k->a.gate);
+    pp_test_until(k->loop, is_done, k, LONG_MS);
+    assert_int_equal(r.req.err, PP_EUNKNOWN);
+    pp_test_clock_release(k->loop);
+    assert_true(keeps(&(struct kept){k->a.where, 0}));
+    in_redis(k, "2");
+}
+
 /* The journal's file can't be written, so appends fail and clients get no 202. An append that was
  * in flight when the file failed is in Redis, and its key finds it there. */
 static void the_journal_cannot_be_written(void **state)
@@ -893,6 +926,7 @@ int main(void)
         T(refused_by_inner),
         T(keys_of_other_nodes),
         T(nothing_is_kept_before_redis_has_answered),
+        T(a_node_that_was_stopped_accepts_nothing),
         T(the_journal_cannot_be_written),
         T(keys_in_the_journal_alone),
         T(keys_in_redis_while_the_client_waits),

@@ -4,6 +4,7 @@
  *     (synced); answer 202
  *       the shared queue refuses:   answer as it does; the local log is not written
  *       the shared queue is silent: append to the local log; answer 202; the round asks later
+ *       this process was stopped, and there is a key: fail; the caller may be at another node
  *   the shared queue is away: append to the local log; answer 202; the round appends the entry to
  *     the shared queue later
  *   the local log must come first (own_is_first()):
@@ -15,11 +16,15 @@
 
 #include "adapter/journal/journal_internal.h"
 
+/* The shared queue fails sooner than this. If it takes longer, this process was stopped meanwhile. */
+enum { LATE_MS = 10000 };
+
 struct jq_append_op {
     struct jq_op op;
     struct jq_entry *e;  /* the new entry; in no list until the local log has it; freed if the append fails */
     enum jq_state state; /* the state of the entry once the local log has it */
     enum pp_err result;  /* the result of the caller's request once the local log has the entry */
+    int64_t begun_ms;
 };
 
 static struct pp_ingest_append *request(struct jq_append_op *a)
@@ -104,13 +109,20 @@ static void keep(struct jq_append_op *a, enum jq_state state, enum pp_err result
 
 /* --- the shared queue --- */
 
+/* Returns true if the caller has probably gone, and may have sent the key to another node. The
+ * journal must not accept a second batch for it, and does not answer 202 any more. */
+static bool is_late(struct jq_append_op *a)
+{
+    return request(a)->key && pp_loop_now(a->op.q->loop) - a->begun_ms >= LATE_MS;
+}
+
 static void on_inner_appended(struct pp_req *req)
 {
     struct jq_append_op *a = req->data;
     struct pp_ingest_append *r = request(a);
     bool failed = jq_failed(req->err), exists = req->err == PP_EEXISTS;
 
-    if (r->only_key || (req->err != PP_OK && !failed && !exists) ||
+    if (r->only_key || (req->err != PP_OK && !failed && !exists) || (failed && is_late(a)) ||
         (exists && jq_is_other(r, a->op.sub.append.old_answer, a->op.sub.append.old_answer_n))) {
         end_not_appended(a, req->err);
     } else if (failed) { /* the shared queue failed, so the local log keeps the entry */
@@ -182,6 +194,7 @@ enum pp_err jq_append(struct pp_ingest_queue *base, struct pp_ingest_append *r)
     r->old_answer = NULL;
     r->old_answer_n = 0;
     a->e = jq_entry_new(&r->entry);
+    a->begun_ms = pp_loop_now(q->loop);
     if (!q->loaded && a->e) {
         pp_list_push(&q->early, &a->op.node);
         return PP_OK;

@@ -24,6 +24,8 @@
  *  - If a caller sends one key to two nodes while the shared queue is away, both nodes accept it,
  *    and both batches are planned. The same happens if the answer of the shared queue is lost, the
  *    local log fails, and the shared queue is still away when the caller sends the key again.
+ *  - A node that was stopped (a frozen machine) while it asked the shared queue does not accept a
+ *    batch with a key on its own: the caller may have sent it to another node meanwhile.
  *
  * If the write to the local log fails, the append fails: the journal never answers 202 without it.
  * The entry may be in the shared queue then; a retry with the same key finds it. Until the local
