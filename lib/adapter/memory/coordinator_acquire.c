@@ -50,12 +50,6 @@ static void left_by(const struct acquire *a, const struct pp_mc_share *share, st
     }
 }
 
-/* Returns when the last request of a holder ends whom this data set does not know. */
-static int64_t unseen_till(const struct acquire *a)
-{
-    return a->s->began_ms + a->r->lease_ms + a->s->o.longest_ms;
-}
-
 /* The same as left_by() for a share whose holder this data set may not know. */
 static void left_unseen(const struct acquire *a, uint32_t rpm, uint32_t concurrency, struct left *l)
 {
@@ -63,7 +57,7 @@ static void left_unseen(const struct acquire *a, uint32_t rpm, uint32_t concurre
         return;
     l->marks = l->unseen;
     l->n_marks = pp_mc_unseen(a->s, rpm, concurrency, a->r->lease_ms, l->unseen);
-    l->till_ms = unseen_till(a);
+    l->till_ms = pp_mc_unseen_till(a->s, a->r->lease_ms);
     l->taken = l->till_ms > a->now_ms ? concurrency : 0;
 }
 

@@ -331,6 +331,8 @@ pp_must_check bool pp_mc_add_mark(struct pp_mc_share *share, int64_t at_ms, uint
  * reserved (3 s of the rate and twice the concurrency). */
 size_t pp_mc_unseen(const struct pp_memory_coordinator_server *s, uint32_t rpm, uint32_t concurrency,
                     int64_t lease_ms, struct pp_slot_mark out[2]);
+/* Returns when the last request of a holder ends whom this data set does not know. */
+int64_t pp_mc_unseen_till(const struct pp_memory_coordinator_server *s, int64_t lease_ms);
 
 /* --- coordinator_index.c --- */
 

@@ -20,8 +20,9 @@ struct renew {
 };
 
 /* Creates the holder of a share that the data set does not know. It does so only during its first
- * lease, in which it believes a worker that says that it holds the slot. Returns NULL if it does
- * not believe the worker, or when out of memory. */
+ * lease, in which it believes a worker that says that it holds the slot. Requests of an earlier
+ * holder may be in flight; this one knows how many, the data set does not, so the next one takes it
+ * for all. Returns NULL if it does not believe the worker, or when out of memory. */
 static struct pp_mc_share *recreate(const struct renew *n, const struct pp_slot_renewal *r,
                                     struct pp_mc_client **client)
 {
@@ -35,13 +36,16 @@ static struct pp_mc_share *recreate(const struct renew *n, const struct pp_slot_
     if (!c)
         return NULL;
     struct pp_mc_share *share = &c->shares[r->share];
-    size_t n_marks = pp_mc_unseen(n->s, pp_mc_part(cut.rpm, cut.n, r->share),
-                                  pp_mc_part(cut.concurrency, cut.n, r->share), n->call->lease_ms, marks);
+    uint32_t concurrency = pp_mc_part(cut.concurrency, cut.n, r->share);
+    size_t n_marks =
+        pp_mc_unseen(n->s, pp_mc_part(cut.rpm, cut.n, r->share), concurrency, n->call->lease_ms, marks);
     if (!pp_mc_set_worker(share, n->worker) || !pp_mc_set_marks(share, marks, n_marks))
         return NULL;
     share->there = share->holds = true;
     share->hold = n->call->number;
     share->till_ms = n->now_ms;
+    share->taken = concurrency;
+    share->taken_till_ms = pp_mc_unseen_till(n->s, n->call->lease_ms);
     return share;
 }
 

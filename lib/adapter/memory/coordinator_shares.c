@@ -146,3 +146,8 @@ size_t pp_mc_unseen(const struct pp_memory_coordinator_server *s, uint32_t rpm, 
     out[1] = (struct pp_slot_mark){s->began_ms + lease_ms, block < rpm ? (uint32_t)block : rpm};
     return 2;
 }
+
+int64_t pp_mc_unseen_till(const struct pp_memory_coordinator_server *s, int64_t lease_ms)
+{
+    return s->began_ms + lease_ms + s->o.longest_ms;
+}

@@ -1,16 +1,17 @@
 -- include: coord_common coord_rows
 -- Renews or releases slots. KEYS[2] is the backlog index, KEYS[3..] are the slots of clients.
---   ARGV[3..6] worker, lease, number of the call, the caller's time
---   ARGV[7] 1: release the slots
---   ARGV[8..9] number of the latest announcement that the caller knows (0: it may have missed
+--   ARGV[3..7] worker, lease, number of the call, longest request, the caller's time
+--   ARGV[8] 1: release the slots
+--   ARGV[9..10] number of the latest announcement that the caller knows (0: it may have missed
 --     some), and the data set of that announcement
 --   then two for each client: LAYOUT_RENEWAL by the caller's time, followed by the due time of each
 --     queue if the caller sends them; 'n' and the marks, or '' if the marks are unchanged
 -- Answers: id of the data set, now, a string with '1' for each slot that is lost, else '0'.
-local worker, lease, call, wall = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local releases = ARGV[7] == '1'
-local seen = ARGV[9] == set.id and tonumber(ARGV[8]) or 0
-local ARG0 = 9
+local worker, lease, call = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+local longest, wall = tonumber(ARGV[6]), tonumber(ARGV[7])
+local releases = ARGV[8] == '1'
+local seen = ARGV[10] == set.id and tonumber(ARGV[9]) or 0
+local ARG0 = 10
 local skew = now - wall
 local is_young = young(lease)
 local told, seq = {}, nil -- rows that the script announces at its end, and the number of that announcement
@@ -32,7 +33,8 @@ local function unpack_renewal(s)
 end
 
 -- Creates the row of a slot that the data set does not know. It does so only during its first
--- lease, in which it believes a worker that says that it holds the slot.
+-- lease, in which it believes a worker that says that it holds the slot. Requests of an earlier holder
+-- may be in flight; this one knows how many, the data set does not, so the next one takes it for all.
 local function recreate(key, a, cut, rows)
   local new = {rpm = a.rpm, concurrency = a.concurrency, n = math.max(a.n, 1)}
   if not is_young or rows[a.share] or a.share >= new.n or (cut and not same_cut(cut, new)) then
@@ -40,8 +42,8 @@ local function recreate(key, a, cut, rows)
   end
   local rate, concurrency = SHARE_PART(new.rpm, new.n, a.share), SHARE_PART(new.concurrency, new.n, a.share)
   redis.call('HSET', key, 'c', cut_pack(new), 'm' .. a.share, unseen_marks(rate, concurrency, lease))
-  return {hold = call, renewed = 0, marked = 0, till = now, reserved = 0, flying = 0, busy = 0, taken = 0,
-          taken_till = 0, skew = 0, held = true, worker = worker}, new
+  return {hold = call, renewed = 0, marked = 0, till = now, reserved = 0, flying = 0, busy = 0,
+          taken = concurrency, taken_till = set.began + lease + longest, skew = 0, held = true, worker = worker}, new
 end
 
 local function write(key, a, marks, r)

@@ -203,8 +203,8 @@ static enum pp_err send_chunk(struct coord *c, struct slots_chunk *k)
     pp_redis_put_text(call, k->worker);
     pp_redis_put_num(call, c->lease_ms);
     pp_redis_put_num(call, (int64_t)c->calls);
+    pp_redis_put_num(call, c->o.longest_ms);
     if (acquires) {
-        pp_redis_put_num(call, c->o.longest_ms);
         for (size_t i = 0; i < k->n; i++) {
             const struct pp_slot_want *w = &k->wants[i];
             pp_redis_pack(
