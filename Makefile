@@ -38,6 +38,12 @@ sim: ## the simulator: a fleet under virtual time (make sim SEEDS=1..1000 MINUTE
 	@scripts/build build sim -DPP_TESTS=ON
 	@build/tests/sim --jobs $(J) --seeds $(SEEDS) --minutes $(MINUTES)
 
+sim-check: ## the same seeds on builds of gcc and of clang, twice each: the same steps (make sim-check SEEDS=1..1000)
+	@scripts/setup build test
+	@CC=gcc scripts/build build-gcc sim -DPP_TESTS=ON
+	@CC=clang scripts/build build-clang sim -DPP_TESTS=ON
+	@tests/sim/check --jobs $(J) --seeds $(SEEDS) --minutes $(MINUTES)
+
 bench: ## the headline figures
 	@scripts/setup build fleet mongo bench
 	@scripts/build build all -DPP_TESTS=OFF
@@ -58,4 +64,4 @@ fuzz: ## every fuzz target for T seconds (make fuzz T=600)
 clean: ## remove what was built
 	rm -rf build build-*
 
-.PHONY: all help build demo fleet test test-long sim bench lint format fuzz clean
+.PHONY: all help build demo fleet test test-long sim sim-check bench lint format fuzz clean

@@ -92,6 +92,8 @@ static void count(struct total *t, const struct sim_options *o, const struct sim
 {
     if (o->twice || r->broken || c->drawn.seed % TWICE_EVERY == 0)
         check_twice(o, c, r);
+    if (o->hashes)
+        printf("%" PRIu64 " %016" PRIx64 "\n", c->drawn.seed, r->hash);
     t->seeds++;
     t->broken += r->broken;
     t->steps += r->steps;

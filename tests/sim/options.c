@@ -10,7 +10,7 @@
 
 static const char usage[] =
     "sim [--seeds A..B | --file FILE] [--minutes M] [--set 'NAME=VALUE ...'] [--jobs J] [--plain]\n"
-    "    [--faults] [--events N] [--trace FILE [--from S] [--to S]] [--shrink] [--twice]\n"
+    "    [--faults] [--events N] [--trace FILE [--from S] [--to S]] [--shrink] [--twice] [--hashes]\n"
     "\n"
     "Runs the simulator for each seed: M minutes (10) of a fleet with faults, then until all is done.\n"
     "Exits with 1 if a rule was broken, and prints the seeds that show it. A failing seed, and every\n"
@@ -28,6 +28,7 @@ static const char usage[] =
     "                default is the 10 s before the first violation, or the first 10 s. One seed only.\n"
     "  --shrink      looks for a smaller run in which the same rule is broken, for each broken seed\n"
     "  --twice       runs each seed twice\n"
+    "  --hashes      prints each seed with the hash of all its steps, to compare two builds\n"
     "\n"
     "  sim --seeds 17 --faults      one seed again, and what happens in it\n";
 
@@ -149,6 +150,7 @@ static void read_option(struct sim_options *o, int c, const char *arg)
     case 'f': o->faults = true; break;
     case 't': o->twice = true; break;
     case 'k': o->shrink = true; break;
+    case 'H': o->hashes = true; break;
     case 'x': o->steps = true; break;
     case 'h': fputs(usage, stdout); exit(0);
     default: fputs(usage, stderr); exit(2);
@@ -164,7 +166,7 @@ struct sim_options sim_options_read(int argc, char **argv)
         {"trace", 1, NULL, 'r'},  {"from", 1, NULL, 'F'},    {"to", 1, NULL, 'T'},
         {"plain", 0, NULL, 'p'},  {"faults", 0, NULL, 'f'},  {"twice", 0, NULL, 't'},
         {"shrink", 0, NULL, 'k'}, {"child", 1, NULL, 'c'},   {"steps", 0, NULL, 'x'},
-        {"help", 0, NULL, 'h'},   {NULL, 0, NULL, 0}};
+        {"hashes", 0, NULL, 'H'}, {"help", 0, NULL, 'h'},    {NULL, 0, NULL, 0}};
     struct sim_options o = {.first = 1,
                             .last = 20,
                             .busy_ms = 600000,

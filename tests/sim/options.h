@@ -16,7 +16,7 @@ struct sim_options {
     uint64_t first, last;
     int64_t busy_ms;
     unsigned jobs, events;
-    bool plain, faults, twice, shrink;
+    bool plain, faults, twice, shrink, hashes;
     const char *set;        /* NAME=VALUE ...; "": nothing */
     const char *file;       /* NULL: none; the seeds then come from its lines */
     const char *trace;      /* the page's file; NULL: none */
