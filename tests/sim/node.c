@@ -11,6 +11,10 @@
 #include "pipeline/fetch/keep.h"
 #include "reader.h"
 
+/* Longer than all steps of the clocks together, which are of up to a day: finished_at is a date, so a
+ * process whose clock is behind writes results that look old. */
+#define RETENTION_MS (30 * INT64_C(86400000))
+
 static const int64_t delays_ms[] = {1000, 10000, 60000};
 
 /* With two kinds of workers, one serves the first tier, the other the rest. Processes with all
@@ -63,11 +67,11 @@ static void set_params(struct sim_part *part)
                             .max_body = 32 << 20,
                             .max_items = 10000,
                             .max_photos_per_item = 100,
-                            .idempotency_ms = 86400000,
-                            .results_ms = 86400000,
+                            .idempotency_ms = RETENTION_MS,
+                            .results_ms = RETENTION_MS,
                             .max_posts = 16,
                             .max_subscribers = 100,
-                            .events_ms = 86400000,
+                            .events_ms = RETENTION_MS,
                             .events_bytes = s->events_kib > 0 ? (uint64_t)s->events_kib << 10 : 1 << 30,
                             .started_wall_ms = pp_clock_wall_ms()};
     set_tiers(part->node, p);
