@@ -78,9 +78,20 @@ struct delete_state {
     struct pp_store_cancel cancel;
 };
 
+/* While the store can't be read, an entry of the queue does not say what has become of the batch. */
+static void on_cancelled_found(struct pp_call *call)
+{
+    const struct pp_batch_find *f = call->state;
+
+    if (f->queued && f->batch.state != PP_BATCH_CANCELLED)
+        pp_call_error(call, f->store_err, "reading a cancelled batch");
+    else
+        on_batch_found(call);
+}
+
 static void on_cancelled(struct pp_call *call)
 {
-    pp_batch_find(call, call->args[0], on_batch_found);
+    pp_batch_find(call, call->args[0], on_cancelled_found);
 }
 
 /* Cancels the batch in the store. `entry` is the batch's entry in the ingest queue; NULL: it has

@@ -110,6 +110,10 @@ static enum pp_err ingest_get(struct pp_ingest_queue *q, struct pp_ingest_get *r
 {
     struct fake_ingest *f = (struct fake_ingest *)q;
     const struct fake_entry *e = find_entry(f, r->batch_id, r->client);
+    if (f->unseen > 0) {
+        f->unseen--;
+        e = NULL;
+    }
     if (e)
         r->entry = e->entry;
     return fake_later(&f->back, &r->req, f->err ? f->err : e ? PP_OK : PP_ENOTFOUND);
@@ -239,7 +243,9 @@ STORE(store_cancel, pp_store_cancel)
     } else if (b) {
         ((struct pp_batch *)b)->state = PP_BATCH_CANCELLED;
     }
-    return fake_later(&F->back, &r->req, F->err ? F->err : b ? PP_OK : PP_ENOTFOUND);
+    enum pp_err err = F->err ? F->err : b ? PP_OK : PP_ENOTFOUND;
+    F->err = F->err ? F->err : F->err_after_cancel;
+    return fake_later(&F->back, &r->req, err);
 }
 
 STORE(store_results, pp_store_results)

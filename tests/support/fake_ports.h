@@ -38,6 +38,7 @@ struct fake_ingest {
     enum pp_err append_err, err;
     enum pp_err write_err; /* how probes that write end */
     struct pp_ingest_stats stats;
+    unsigned unseen; /* this many requests for an entry do not find it */
 };
 
 struct fake_store {
@@ -45,6 +46,7 @@ struct fake_store {
     struct fake_return back;
     enum pp_err err;
     enum pp_err write_err;             /* how requests for numbers end */
+    enum pp_err err_after_cancel;      /* becomes `err` when a batch is cancelled */
     struct pp_batch batches[FAKE_MAX]; /* the batches of the store, oldest first */
     size_t n_batches;
     /* the items of the store in the order of seq, for requests of results and of items */

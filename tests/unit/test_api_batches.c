@@ -383,14 +383,33 @@ static void cancel_after_planning(void **state)
     assert_int_equal(api_ask(t, PP_DELETE, batch_path(ID_B, ""), NULL), 404);
 }
 
-/* --- the list of batches --- */
-
 static void entry(struct api_run *t, const char *id, const char *client)
 {
     t->ingest.entries[t->ingest.n++] = (struct fake_entry){
         .entry = {
             .batch_id = strdup(id), .client = strdup(client), .created_at = 1, .n_items = 1, .n_photos = 2}};
 }
+
+/* The store cancels the batch and then can't be read. An entry that the queue still has says that
+ * the batch was accepted, which is no answer to a cancel. */
+static void cancelled_but_not_readable(void **state)
+{
+    struct api_run *t = *state;
+
+    entry(t, ID_A, "42");
+    t->ingest.unseen = 1;
+    t->store.batches[t->store.n_batches++] = planned(ID_A, "42", PP_BATCH_RUNNING);
+    t->store.err_after_cancel = PP_EIO;
+    assert_int_equal(api_ask(t, PP_DELETE, batch_path(ID_A, ""), NULL), 503);
+    assert_string_equal(api_code(t), "unavailable");
+    t->store.err = PP_OK;
+    t->ingest.unseen = 1;
+    t->store.err_after_cancel = PP_OK;
+    assert_int_equal(api_ask(t, PP_DELETE, batch_path(ID_A, ""), NULL), 200);
+    assert_string_equal(api_str(t, "state"), "cancelled");
+}
+
+/* --- the list of batches --- */
 
 static void assert_ids(struct api_run *t, const char *const *ids)
 {
@@ -908,6 +927,7 @@ int main(void)
         TEST(a_planned_batch),
         TEST(cancel_before_planning),
         TEST(cancel_after_planning),
+        TEST(cancelled_but_not_readable),
         TEST(list_merges_queue_and_store),
         TEST(list_parameters),
         TEST(results_in_pages),
