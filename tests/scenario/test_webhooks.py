@@ -224,6 +224,22 @@ def gone(case):
     same(set(receiver.ids("/gone")), due, "all of it")
 
 
+def gone_before(case):
+    """A 410 to a delivery that was sent before a PUT must not disable the endpoint."""
+    pool, receiver = here.pool, here.receiver
+    late = Reply(410, held=True)
+    here.endpoint("late", [late, 204])
+    due = set(finish(pool, "late"))
+    wait_until(lambda: receiver.got("/late"), 20, "the delivery is in flight")
+    put(pool, "late", receiver.url("/late"), 200, clients=["late"])
+    here.endpoint("other")
+    finish(pool, "other", 3)
+    wait_delivered(pool, "other", 3)  # photopool has read the endpoints again
+    late.release()
+    wait_delivered(pool, "late", 1)
+    same((set(receiver.ids("/late")), pool.get_json("/v1/webhooks/late")["disabled"]), (due, False), "the delivery, disabled")
+
+
 def hanging(case):
     """An endpoint that accepts connections and never answers must not delay another endpoint. An
     answer that lacks the end of its body must count as an answer.
@@ -316,4 +332,4 @@ def policy(case):
 
 
 if __name__ == "__main__":
-    scenario(starts, signatures, clients_and_time, schedule, retry_after, redirect, endless_answer, gone, hanging, anew, killed, policy)
+    scenario(starts, signatures, clients_and_time, schedule, retry_after, redirect, endless_answer, gone, gone_before, hanging, anew, killed, policy)

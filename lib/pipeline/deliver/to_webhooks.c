@@ -50,6 +50,7 @@ struct endpoint {
 struct flight {
     struct endpoint *endpoint;
     struct pp_message *message;
+    uint64_t version; /* of the endpoint when the post began */
     struct pp_webhook_post post;
 };
 
@@ -82,9 +83,10 @@ static bool is_endpoint_failure(const struct pp_webhook_post *post)
 static void disable(struct endpoint *e);
 
 /* Ends the message as the answer demands: the message is delivered, retried or a dead letter, or
- * the endpoint is disabled. */
-static void settle(struct endpoint *e, struct pp_message *m, const struct pp_webhook_post *post)
+ * the endpoint is disabled; not if somebody has PUT it again since the message was sent. */
+static void settle(struct endpoint *e, const struct flight *f, const struct pp_webhook_post *post)
 {
+    struct pp_message *m = f->message;
     const struct pp_deliverer_options *o = e->owner->o;
     char error[PP_POST_ERROR_MAX];
     int64_t due_ms;
@@ -101,7 +103,8 @@ static void settle(struct endpoint *e, struct pp_message *m, const struct pp_web
     case PP_DELIVERY_NEXT_DEAD: pp_relay_put_off(e->relay, m, 0, post->status, error); break;
     case PP_DELIVERY_NEXT_DISABLE:
         pp_relay_put_back(e->relay, m);
-        disable(e);
+        if (f->version == e->version)
+            disable(e);
         break;
     }
 }
@@ -128,7 +131,7 @@ static void on_posted(struct pp_webhook_post *post)
     if (e->gone)
         pp_relay_put_back(e->relay, f->message);
     else
-        settle(e, f->message, post);
+        settle(e, f, post);
     free(f);
     want_place(e);
     send_posts(e->owner);
@@ -140,6 +143,7 @@ static void start_post(struct endpoint *e, struct flight *f)
     const struct pp_message *m = f->message;
     bool both = e->n_keys == 2 && pp_loop_date(w->o->loop) < e->old_until_ms;
 
+    f->version = e->version;
     f->post = (struct pp_webhook_post){.url = e->url,
                                        .id = m->id,
                                        .body = m->body,
