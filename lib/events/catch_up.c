@@ -20,7 +20,7 @@
 
 static bool deliver_from_ring(struct pp_hub *hub, struct pp_sub *sub)
 {
-    const struct pp_ring *ring = &hub->ring;
+    struct pp_ring *ring = &hub->ring;
     struct pp_piece *pieces[STEP_EVENTS];
     size_t i = pp_ring_above(ring, sub->at), n = 0, bytes = 0;
     size_t max = sub->max && sub->max < STEP_EVENTS ? sub->max : STEP_EVENTS;
@@ -29,6 +29,10 @@ static bool deliver_from_ring(struct pp_hub *hub, struct pp_sub *sub)
     for (; i < ring->n && n < max; i++) {
         const struct pp_ring_entry *e = pp_ring_at(ring, i);
         if (pp_hub_matches(sub, e->key)) {
+            if (!pp_ring_encode(ring, i)) {
+                sub->events->failed(sub, PP_ENOMEM);
+                return false;
+            }
             size_t more = e->pieces[sub->format]->n;
             if (n > 0 && bytes + more > PP_SUB_BYTES)
                 break;

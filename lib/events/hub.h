@@ -1,6 +1,6 @@
 /* hub.h: delivers the numbered events of the log to subscribers.
  *
- *   [event log] --tail--> ring (the newest, encoded once) --topics--> live subscribers
+ *   [event log] --tail--> ring (the newest events) --topics--> live subscribers
  *        |                  |
  *        +---- pages -------+--> subscribers that catch up, each at its own speed
  *

@@ -140,16 +140,22 @@ void pp_hub_set_state(struct pp_hub *hub, struct pp_sub *sub, enum pp_sub_state 
 
 /* --- delivering the events of a round to live subscribers --- */
 
-static void collect(struct pp_topic *t, const struct pp_ring_entry *e, struct pp_list *dirty)
+/* Adds the i-th oldest event of the ring to a topic. */
+static void collect(struct pp_topic *t, struct pp_ring *ring, size_t i, struct pp_list *dirty)
 {
+    const struct pp_ring_entry *e = pp_ring_at(ring, i);
+
     if (!t->dirty)
         pp_list_push(dirty, &t->in_dirty);
     t->dirty = true;
+    t->broken = t->broken || !pp_ring_encode(ring, i);
+    if (t->broken)
+        return;
     if (t->n_round == t->cap_round) {
         size_t cap = t->cap_round ? t->cap_round * 2 : 8;
         const struct pp_ring_entry **round = realloc(t->round, cap * sizeof(*round));
-        t->broken = t->broken || !round;
-        if (!round)
+        t->broken = !round;
+        if (t->broken)
             return;
         t->round = round;
         t->cap_round = cap;
@@ -159,16 +165,17 @@ static void collect(struct pp_topic *t, const struct pp_ring_entry *e, struct pp
     t->bytes += e->pieces[PP_SUB_SSE]->n;
 }
 
-/* Adds the event to the topics of all prefixes of its key. */
-static void collect_everywhere(struct pp_hub *hub, const struct pp_ring_entry *e, struct pp_list *dirty)
+/* Adds the i-th oldest event of the ring to the topics of all prefixes of its key. */
+static void collect_everywhere(struct pp_hub *hub, size_t i, struct pp_list *dirty)
 {
+    const struct pp_ring_entry *e = pp_ring_at(&hub->ring, i);
     size_t n = 0;
     do {
         struct pp_topic *t;
         n += strcspn(e->key + n, ":");
         HASH_FIND(hh, hub->topics, e->key, n, t);
         if (t)
-            collect(t, e, dirty);
+            collect(t, &hub->ring, i, dirty);
     } while (e->key[n++] == ':');
 }
 
@@ -305,7 +312,7 @@ void pp_hub_fan_out(struct pp_hub *hub, size_t n)
         return;
     pp_list_init(&dirty);
     for (size_t i = hub->ring.n - n; i < hub->ring.n; i++)
-        collect_everywhere(hub, pp_ring_at(&hub->ring, i), &dirty);
+        collect_everywhere(hub, i, &dirty);
     pp_list_each (it, &dirty)
         deliver_topic(hub, pp_container_of(it, struct pp_topic, in_dirty));
     while ((node = pp_list_pop(&dirty))) {

@@ -1,4 +1,4 @@
-/* ring.c: encodes events, and keeps the newest ones in a ring buffer. */
+/* ring.c: keeps the newest events in a ring buffer, and encodes those that a subscriber needs. */
 #include "events/ring.h"
 
 #include <stdlib.h>
@@ -86,29 +86,45 @@ struct pp_piece *pp_event_encode(const struct pp_event *e, enum pp_sub_format fo
 
 /* --- the entries of the ring --- */
 
+/* About how many bytes all encodings of an event have besides its texts. */
+enum { ENCODING_BYTES = 200 };
+
+/* Returns a copy of the event in one block of memory, except its key. */
+static struct pp_event *copy_event(const struct pp_event *e, const char *key)
+{
+    size_t type_n = strlen(e->type) + 1;
+    struct pp_event *copy = malloc(sizeof(*copy) + type_n + e->data_n);
+
+    if (!copy)
+        return NULL;
+    char *texts = (char *)(copy + 1);
+    *copy = *e;
+    copy->key = key;
+    copy->type = memcpy(texts, e->type, type_n);
+    copy->data = memcpy(texts + type_n, e->data, e->data_n);
+    return copy;
+}
+
 static void entry_fini(struct pp_ring_entry *entry)
 {
     for (int i = 0; i < PP_SUB_FORMATS; i++)
         pp_piece_unref(entry->pieces[i]);
+    free(entry->event);
     free(entry->key);
     *entry = (struct pp_ring_entry){0};
 }
 
 static bool entry_init(struct pp_ring_entry *entry, const struct pp_event *e)
 {
-    *entry = (struct pp_ring_entry){.seq = e->seq, .key = strdup(e->key)};
-    entry->pieces[PP_SUB_JSON] = encode_json(e);
-    if (entry->pieces[PP_SUB_JSON])
-        entry->pieces[PP_SUB_SSE] = encode_sse(e, entry->pieces[PP_SUB_JSON]);
-    if (entry->key && entry->pieces[PP_SUB_SSE])
+    size_t texts = strlen(e->key) + strlen(e->type) + e->data_n;
+
+    *entry = (struct pp_ring_entry){
+        .seq = e->seq, .key = strdup(e->key), .bytes = PP_SUB_FORMATS * texts + ENCODING_BYTES};
+    entry->event = entry->key ? copy_event(e, entry->key) : NULL;
+    if (entry->event)
         return true;
     entry_fini(entry);
     return false;
-}
-
-static size_t entry_bytes(const struct pp_ring_entry *entry)
-{
-    return entry->pieces[PP_SUB_JSON]->n + entry->pieces[PP_SUB_SSE]->n;
 }
 
 static struct pp_ring_entry *cell(struct pp_ring *ring, size_t i)
@@ -139,12 +155,11 @@ static void drop_oldest(struct pp_ring *ring)
 {
     pp_assert(ring->n > 0, "an empty ring has no oldest entry");
     struct pp_ring_entry *oldest = cell(ring, 0);
-    size_t bytes = entry_bytes(oldest);
 
     pp_assert(oldest->seq > ring->from, "entries are not in the order of their numbers");
-    pp_assert(bytes <= ring->bytes, "the ring's bytes do not add up");
+    pp_assert(oldest->bytes <= ring->bytes, "the ring's bytes do not add up");
     ring->from = oldest->seq;
-    ring->bytes -= bytes;
+    ring->bytes -= oldest->bytes;
     entry_fini(oldest);
     ring->first++;
     ring->n--;
@@ -162,7 +177,27 @@ bool pp_ring_push(struct pp_ring *ring, const struct pp_event *e)
         drop_oldest(ring);
     pp_assert(!cell(ring, ring->n)->key, "the next cell of the ring is in use");
     *cell(ring, ring->n++) = entry;
-    ring->bytes += entry_bytes(&entry);
+    ring->bytes += entry.bytes;
+    return true;
+}
+
+bool pp_ring_encode(struct pp_ring *ring, size_t i)
+{
+    pp_assert(i < ring->n, "an entry beyond the end of the ring");
+    struct pp_ring_entry *entry = cell(ring, i);
+
+    pp_assert(!entry->event == (entry->pieces[PP_SUB_SSE] != NULL), "an entry is half encoded");
+    if (!entry->event)
+        return true;
+    struct pp_piece *json = encode_json(entry->event), *sse = json ? encode_sse(entry->event, json) : NULL;
+    if (!sse) {
+        pp_piece_unref(json);
+        return false;
+    }
+    entry->pieces[PP_SUB_JSON] = json;
+    entry->pieces[PP_SUB_SSE] = sse;
+    free(entry->event);
+    entry->event = NULL;
     return true;
 }
 

@@ -1,5 +1,6 @@
-/* ring.h: keeps the newest events in memory, in the order of their numbers. Each event is encoded
- * once for all subscribers. */
+/* ring.h: keeps the newest events in memory, in the order of their numbers. An event is encoded when
+ * the first subscriber needs it, and then once for all subscribers: most events are of batches and
+ * clients that nobody follows at this process. */
 #ifndef PHOTOPOOL_EVENTS_RING_H
 #define PHOTOPOOL_EVENTS_RING_H
 
@@ -8,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/piece.h"
+#include "photopool/err.h"
 #include "photopool/event.h"
 
 enum pp_sub_format {
@@ -24,14 +26,16 @@ enum {
 /* An event in the ring. The entry holds one reference to each piece. */
 struct pp_ring_entry {
     uint64_t seq;
-    struct pp_piece *pieces[PP_SUB_FORMATS];
     char *key;
+    struct pp_event *event;                  /* a copy, in one block; NULL after pp_ring_encode() */
+    struct pp_piece *pieces[PP_SUB_FORMATS]; /* NULL before pp_ring_encode() */
+    size_t bytes;                            /* about what the event takes when it is encoded */
 };
 
 struct pp_ring {
     uint64_t from;   /* the ring has all events above this number */
     size_t first, n; /* index of the oldest entry; number of entries */
-    size_t bytes;    /* total size of all pieces */
+    size_t bytes;    /* the sum over the entries */
     struct pp_ring_entry entries[PP_RING_EVENTS];
 };
 
@@ -42,6 +46,9 @@ size_t pp_ring_above(const struct pp_ring *ring, uint64_t seq);
 /* Adds an event, whose number must be above all others. A full ring drops its oldest event. Returns
  * false when out of memory. */
 bool pp_ring_push(struct pp_ring *ring, const struct pp_event *e);
+/* Makes the pieces of the i-th oldest entry, i < n, if it has none yet. Returns false when out of
+ * memory. */
+pp_must_check bool pp_ring_encode(struct pp_ring *ring, size_t i);
 /* Drops the oldest entries while the ring has more than PP_RING_BYTES. pp_ring_push() does not drop
  * them, because the entries of a round must stay until the round is delivered. */
 void pp_ring_trim(struct pp_ring *ring);
