@@ -164,6 +164,7 @@ struct pp_ms_batch {
     struct pp_ms_client *client;
     enum pp_refresh refresh;
     bool planned, cancelled; /* planned: up to its last item */
+    uint64_t after_seq;      /* items that finished up to this seq belong to earlier batches */
     int64_t created_at, finished_at;
     uint64_t items_total, photos_total, items_rejected;
     uint64_t items[PP_ITEM_STATUS_COUNT], photos[PP_OUTCOME_COUNT]; /* of planned items */

@@ -172,6 +172,13 @@ static enum pp_err add(struct plan_state *p, struct pp_ms_item *it, const struct
     return ok ? PP_OK : PP_ENOMEM;
 }
 
+/* Returns true if the item, and so each older revision of it, was planned before the batch. An item
+ * may have thousands of older revisions. */
+static bool is_earlier(const struct pp_ms_item *it, const struct pp_ms_batch *b)
+{
+    return it->item.status != PP_ITEM_OPEN && it->item.seq <= b->after_seq;
+}
+
 static enum pp_err plan_item(struct plan_state *p, struct pp_plan_item *item)
 {
     struct pp_ms_name *name = pp_ms_name(p->client, item->id, true);
@@ -179,7 +186,7 @@ static enum pp_err plan_item(struct plan_state *p, struct pp_plan_item *item)
         return PP_ENOMEM;
     item->repeated = false;
     item->revision = name->revision + 1;
-    for (const struct pp_ms_item *it = name->newest; it; it = it->older) {
+    for (const struct pp_ms_item *it = name->newest; it && !is_earlier(it, p->batch); it = it->older) {
         if (it->batch != p->batch)
             continue;
         item->repeated = true;

@@ -144,6 +144,7 @@ struct pp_ms_batch *pp_ms_batch_new(struct pp_memory_store *s, const char *id, s
     if (!b)
         return NULL;
     b->client = c;
+    b->after_seq = s->last_seq;
     pp_list_init(&b->open);
     pp_ms_sorted_insert(&s->by_id, pp_ms_sorted_place(&s->by_id, id, pp_ms_by_batch_id), b);
     return b;
