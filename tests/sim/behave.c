@@ -247,6 +247,14 @@ bool sim_address_is_public(const struct sockaddr *sa)
            memcmp(&((const struct sockaddr_in6 *)sa)->sin6_addr, prefix, sizeof(prefix)) == 0;
 }
 
+bool sim_port_is_web(const struct sockaddr *sa)
+{
+    unsigned port = ntohs(sa->sa_family == AF_INET6 ? ((const struct sockaddr_in6 *)sa)->sin6_port
+                                                    : ((const struct sockaddr_in *)sa)->sin_port);
+
+    return port == 80 || port == 443;
+}
+
 struct sim_name sim_name_of(uint64_t seed, const char *host, const struct sim_behaviour *b, uint64_t n,
                             int64_t now_ms, bool calm)
 {
@@ -389,13 +397,26 @@ static void put_base(char *out, size_t size, const char *url)
     snprintf(out, size, "%.*s", (int)strcspn(url, "?#"), url);
 }
 
+/* Writes the URL of a place that policy denies: an address, a scheme, or a port of a host that is
+ * otherwise in order. */
+static void put_denied(char *out, size_t size, const char *client, uint64_t draw)
+{
+    static const char *const denied[] = {"http://127.0.0.1/photo.jpg", "http://10.0.0.8/", "http://[::1]/",
+                                         "http://169.254.169.254/latest/", "ftp://ftp.example/photo.jpg"};
+    static const unsigned ports[] = {22, 6379, 8080};
+
+    if (*client && draw % 2)
+        snprintf(out, size, "http://h%u.c%s.example:%u/photo.jpg", (unsigned)(draw >> 8) % 8, client,
+                 ports[(draw >> 16) % 3]);
+    else
+        snprintf(out, size, "%s", denied[(draw >> 24) % 5]);
+}
+
 /* Some redirects lead to a photo, others to a denied place, into a circle, or ever on. A URL that
  * this function makes for another host has the query "moved", and redirects no more. */
 static void answer_redirect(const struct sim_ask *ask, struct sim_answer *a, uint64_t draw)
 {
     static const int statuses[] = {301, 302, 303, 307, 308};
-    static const char *const denied[] = {"http://127.0.0.1/photo.jpg", "http://10.0.0.8/", "http://[::1]/",
-                                         "http://169.254.169.254/latest/", "ftp://ftp.example/photo.jpg"};
     const char *on = strstr(ask->url, "?on=");
     char client[SIM_CLIENT_MAX], base[400];
 
@@ -407,7 +428,7 @@ static void answer_redirect(const struct sim_ask *ask, struct sim_answer *a, uin
         return;
     }
     switch ((draw >> 16) % 10) {
-    case 0: snprintf(a->location, sizeof(a->location), "%s", denied[(draw >> 32) % 5]); break;
+    case 0: put_denied(a->location, sizeof(a->location), client, draw >> 24); break;
     case 1: snprintf(a->location, sizeof(a->location), "%s", base); break; /* in a circle */
     case 2: snprintf(a->location, sizeof(a->location), "%s?on=1", base); break;
     case 3: a->location[0] = '\0'; break;

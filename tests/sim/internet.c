@@ -323,7 +323,8 @@ enum sim_connected sim_host_connect(struct sim_host *h, const char *process, con
     struct sim_internet *net = h->net;
 
     sim_internet_advance(net);
-    sim_record_opened(net->record, process, h->name, sa, sim_address_is_public(sa), now_of(net));
+    sim_record_opened(net->record, process, h->name, sa, sim_address_is_public(sa) && sim_port_is_web(sa),
+                      now_of(net));
     return sim_connect_of(net->o.seed, h->name, &h->b, h->connections++, now_of(net), net->calm);
 }
 

@@ -334,21 +334,28 @@ char *sim_address_text(const struct sockaddr *sa, char buf[SIM_ADDRESS_MAX])
     return buf;
 }
 
+static unsigned port_of(const struct sockaddr *sa)
+{
+    if (sa->sa_family == AF_INET6)
+        return ntohs(((const struct sockaddr_in6 *)sa)->sin6_port);
+    return sa->sa_family == AF_INET ? ntohs(((const struct sockaddr_in *)sa)->sin_port) : 0;
+}
+
 void sim_record_opened(struct sim_record *r, const char *process, const char *host, const struct sockaddr *sa,
-                       bool is_public, int64_t now_ms)
+                       bool allowed, int64_t now_ms)
 {
     char address[SIM_ADDRESS_MAX];
     struct pp_buf text;
 
     pass(r, now_ms);
     r->opened++;
-    if (is_public)
+    if (allowed)
         return;
     pp_buf_init(&text, 4096);
     pp_buf_printf(&text,
                   "I6: process %s, at %" PRId64
-                  " ms: expected connections to public addresses of %s only, saw %s",
-                  process, now_ms, host, sim_address_text(sa, address));
+                  " ms: expected connections to web ports of public addresses of %s only, saw %s port %u",
+                  process, now_ms, host, sim_address_text(sa, address), port_of(sa));
     report(r, SIM_RULE_I6, &text);
     pp_buf_fini(&text);
 }

@@ -4,7 +4,8 @@
  * Rules (DESIGN.md section 6), checked at the start of each request, in amortised O(1):
  *   I4  the requests in flight for a client never exceed its concurrency
  *   I5  the requests for a client in any half-open window of 60 s never exceed its rate
- *   I6  no connection is opened to an address that is not public
+ *   I6  no connection is opened to an address that is not public, or to a port that is not 80 or
+ *       443
  *
  * A request is in flight from `start_ms`, when it arrives at the origin, until `end_ms`, when the
  * origin has sent its answer or has seen the connection close. A request that ends at the moment
@@ -106,10 +107,10 @@ struct sim_request *sim_record_start(struct sim_record *r, const struct sim_arri
 /* Notes that the request ends; must be called once. */
 void sim_record_end(struct sim_record *r, struct sim_request *q, int status, int64_t now_ms);
 
-/* Notes that a process opened a connection to an address. `is_public` is the verdict of the code
- * that made up the addresses. */
+/* Notes that a process opened a connection to an address. `allowed` is the verdict of the code that
+ * made up the addresses and ports. */
 void sim_record_opened(struct sim_record *r, const char *process, const char *host, const struct sockaddr *sa,
-                       bool is_public, int64_t now_ms);
+                       bool allowed, int64_t now_ms);
 
 #define SIM_ADDRESS_MAX 46
 /* Writes the address as text without its port, "?" if it is neither IPv4 nor IPv6. Returns buf. */

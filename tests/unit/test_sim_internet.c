@@ -342,6 +342,7 @@ static void get_init(struct get *g, struct kit *k, const char *host, const char 
     pp_buf_init(&g->body, 1 << 20);
     struct sockaddr_in *sa = (struct sockaddr_in *)&g->addrs[0];
     sa->sin_family = AF_INET;
+    sa->sin_port = htons(80);
     sa->sin_addr.s_addr = htonl(UINT32_C(93) << 24 | 1);
     g->x = (struct pp_exchange){.events = &events,
                                 .url = g->url,
@@ -540,12 +541,18 @@ static void addresses_are_tried_in_turn(void **state)
     assert_int_equal(g.x.code, PP_CODE_DENIED_ADDRESS);
     assert_int_equal(sim_record_connections(sim_internet_record(k.net)), 3);
     get_fini(&g);
-    /* A fetcher that connects to a denied address breaks rule I6. */
+    /* A fetcher that connects to a denied address, or to a denied port, breaks rule I6. */
     get_init(&g, &k, "127.0.0.1", "/");
     g.x.n_addrs = 0;
     get_start(&g);
     pass(&k, 1000);
     assert_int_equal(k.seen.rules[SIM_RULE_I6], 1);
+    get_fini(&g);
+    get_init(&g, &k, "h7.c1.example", "/");
+    ((struct sockaddr_in *)&g.addrs[0])->sin_port = htons(22);
+    get_start(&g);
+    pass(&k, 1000);
+    assert_int_equal(k.seen.rules[SIM_RULE_I6], 2);
     get_fini(&g);
     kit_close(&k);
 }

@@ -125,7 +125,7 @@ static void limits_change(void **state)
 static void only_public_addresses(void **state)
 {
     struct seen s;
-    struct sockaddr_in sa = {.sin_family = AF_INET, .sin_addr = {htonl(0x7f000001)}};
+    struct sockaddr_in sa = {.sin_family = AF_INET, .sin_port = htons(6379), .sin_addr = {htonl(0x7f000001)}};
     (void)state;
     struct sim_record *r = record_open(&s, 0, 0, true);
 
@@ -134,7 +134,7 @@ static void only_public_addresses(void **state)
     sim_record_opened(r, "w7", "h1.c1.example", (struct sockaddr *)&sa, false, 5);
     assert_int_equal(s.rules[SIM_RULE_I6], 1);
     assert_non_null(strstr(s.text, "process w7"));
-    assert_non_null(strstr(s.text, "127.0.0.1"));
+    assert_non_null(strstr(s.text, "127.0.0.1 port 6379"));
     sim_record_close(r);
 }
 
