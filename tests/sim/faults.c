@@ -2,6 +2,7 @@
  * that are down or forget, disks that are full, clocks that step. Each kind of fault is a row of a
  * table. To add one: a member of struct sim_swarm, a function here, a row. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/check.h"
 #include "fleet.h"
@@ -40,13 +41,24 @@ static void act_in(struct sim_node *n, int64_t ms)
     pp_sim_event_in(&n->act, ms * 1000);
 }
 
-static void crash(struct sim_fleet *f)
+static void crash_node(struct sim_fleet *f, struct sim_node *n)
 {
-    struct sim_node *n = any_node(f);
     if (!n)
         return;
     sim_node_crash(n);
     act_in(n, (int64_t)below(f, 20000));
+}
+
+static void crash(struct sim_fleet *f)
+{
+    crash_node(f, any_node(f));
+}
+
+/* Crashes the worker that has just sent a request, of which it has told nobody yet. */
+static void crash_sender(struct sim_fleet *f)
+{
+    f->hit = f->sender;
+    crash_node(f, f->sender);
 }
 
 static void freeze(struct sim_fleet *f)
@@ -221,11 +233,32 @@ static void on_tick(void *data)
     pp_sim_event_in(&f->tick, TICK_MS * 1000);
 }
 
+static void on_doom(void *data)
+{
+    struct sim_fleet *f = data;
+
+    if (!f->calm && f->sender->state == SIM_NODE_UP)
+        let_happen(f, "crash of a sender", crash_sender);
+}
+
+void sim_faults_request(struct sim_fleet *f, const char *process)
+{
+    if (f->calm || f->swarm.crash_senders == 0 || below(f, 10000) >= f->swarm.crash_senders)
+        return;
+    for (size_t i = 0; i < f->n_nodes; i++)
+        if (strcmp(f->nodes[i].name, process) == 0)
+            f->sender = &f->nodes[i];
+    /* not at once, because the request may arrive while the process runs */
+    if (f->sender)
+        pp_sim_event_in(&f->doom, 0);
+}
+
 void sim_faults_begin(struct sim_fleet *f)
 {
     for (size_t i = 0; i < f->n_nodes; i++)
         pp_sim_event_init(&f->nodes[i].act, f->world, "act", on_act, &f->nodes[i]);
     pp_sim_event_init(&f->tick, f->world, "faults", on_tick, f);
+    pp_sim_event_init(&f->doom, f->world, "doom", on_doom, f);
     pp_sim_event_in(&f->tick, TICK_MS * 1000);
 }
 

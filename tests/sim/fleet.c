@@ -63,6 +63,15 @@ static void on_violated(void *data, enum sim_rule rule, const char *text)
     sim_judge_report(f->judge, rule_names[rule], client[0] ? &about : NULL, text);
 }
 
+static void on_request(void *data, struct sim_request *q, bool ended)
+{
+    struct sim_fleet *f = data;
+
+    sim_trace_request(f->trace, q, ended);
+    if (!ended)
+        sim_faults_request(f, q->process);
+}
+
 static struct sim_weather weather(struct sim_fleet *f, const char *name)
 {
     const struct sim_swarm *s = &f->swarm;
@@ -158,8 +167,8 @@ struct sim_fleet *sim_fleet_open(const struct sim_swarm *swarm, const struct sim
                                                          .record = {.rpm = swarm->rpm,
                                                                     .concurrency = swarm->concurrency,
                                                                     .grace_ms = swarm->lease_ms + GRACE_MS,
-                                                                    .seen = sim_trace_request,
-                                                                    .seen_data = f->trace,
+                                                                    .seen = on_request,
+                                                                    .seen_data = f,
                                                                     .violated = on_violated,
                                                                     .data = f}});
     pp_assert(f->net, "the simulator needs memory");

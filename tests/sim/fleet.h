@@ -96,8 +96,9 @@ struct sim_fleet {
     uint64_t faults;              /* besides those of the weathers and of the hosts */
     bool calm;                    /* no further faults */
     struct sim_node *hit;         /* the node to which the current fault happens; NULL: none */
+    struct sim_node *sender;      /* crashes when `doom` comes; NULL: none */
     struct sim_trace *trace;      /* what happened lately */
-    struct pp_sim_event tick;
+    struct pp_sim_event tick, doom;
     FILE *note; /* gets a line for each fault; NULL: none does */
 };
 
@@ -135,6 +136,8 @@ void sim_settings_change(struct sim_fleet *f);
 
 /* faults.c: */
 void sim_faults_begin(struct sim_fleet *f);
+/* A request of a process arrives at its origin; some of them are the last of their process. */
+void sim_faults_request(struct sim_fleet *f, const char *process);
 /* Ends all faults, and lets all nodes run. */
 void sim_faults_end(struct sim_fleet *f);
 

@@ -227,6 +227,11 @@ void sim_judge_calm(struct sim_judge *j)
     j->calm_ms = pp_sim_now_ms(j->f->world) + CALM_MS;
 }
 
+bool sim_judge_is_calm(const struct sim_judge *j)
+{
+    return j->calm_ms > 0 && pp_sim_now_ms(j->f->world) >= j->calm_ms;
+}
+
 /* --- results --- */
 
 static void check_promise(struct sim_judge *j, const json_t *data, const struct pp_memory_accepted *m)
@@ -277,7 +282,7 @@ static void look_at(struct sim_judge *j, size_t at)
     r = calloc(1, sizeof *r);
     pp_assert(r, "the simulator needs memory");
     r->at = at;
-    r->calm = j->calm_ms > 0 && pp_sim_now_ms(j->f->world) >= j->calm_ms;
+    r->calm = sim_judge_is_calm(j);
     snprintf(r->id, sizeof r->id, "%s", m->id);
     pp_assert(PP_HASH_ADD(j->results, r->id, strlen(r->id), r), "the simulator needs memory");
     json_t *root = json_loadb(m->body, m->body_n, 0, NULL);

@@ -124,6 +124,20 @@ static void on_task(void *data, const struct pp_memory_task_change *c)
     snprintf(p->worker, sizeof p->worker, "%s", c->worker ? c->worker : "");
 }
 
+/* Reports a claim whose lease ended long ago, although nothing fails any more. */
+static void check_lapse(struct sim_legal *l, const struct pp_memory_task *t)
+{
+    enum { REAP_MS = 30000 }; /* each process with the role cron reaps once a second */
+    int64_t now = pp_sim_date_ms(l->f->world);
+    char text[200];
+
+    if (t->state != PP_TASK_CLAIMED || t->lease_ms >= now - REAP_MS || !sim_judge_is_calm(l->f->judge))
+        return;
+    snprintf(text, sizeof text, "client %s: %s still has a task whose lease ended %lld ms ago", t->client,
+             or_nobody(t->worker), (long long)(now - t->lease_ms));
+    sim_judge_report(l->f->judge, "I10", &(struct sim_about){.client = t->client}, text);
+}
+
 static void see_task(void *data, const struct pp_memory_task *t)
 {
     struct sim_legal *l = data;
@@ -131,6 +145,7 @@ static void see_task(void *data, const struct pp_memory_task *t)
     char text[200];
 
     l->seen++;
+    check_lapse(l, t);
     if (p->state == t->state && p->epoch == t->epoch && !strcmp(p->worker, t->worker ? t->worker : ""))
         return;
     snprintf(text, sizeof text,

@@ -3,10 +3,9 @@
  *   I3  a settlement changes only the task that its worker has claimed, with the epoch of that
  *       claim
  *   I9  tasks change as the table of photopool/task_rules.h says, and each claim raises the epoch
- *       by
- *       one; a photo gets one outcome, and only while its item is open; an item finishes once,
- *       when no
- *       photo is open, with the status that its photos make
+ *       by one; a photo gets one outcome, and only while its item is open; an item finishes once,
+ *       when no photo is open, with the status that its photos make
+ *   I10 when all is calm, no claim stays for long after its lease has ended
  *
  * It keeps a state of its own for each task and item, and compares it with the store's rows, so
  * that it notices a change of which the observer is not told. */

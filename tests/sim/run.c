@@ -17,7 +17,8 @@
 #include "reader.h"
 #include "stream.h"
 
-/* Batches are posted for PROBE_MS more after the last fault, to see that all works again. */
+/* Batches are posted for PROBE_MS more after the last fault, to see that all works again. Not if
+ * they end before the last fault: then no new work hides it if something was forgotten. */
 enum { LOOK_MS = 5000, PROBE_MS = 90000, NOTES = 1 << 14, NOTES_FOR_A_PAGE = 1 << 19, PAGE_MS = 10000 };
 
 static double processor_seconds(void)
@@ -91,16 +92,19 @@ static void check_end(struct sim_fleet *f)
 static void simulate(struct watch *w, const struct sim_swarm *swarm)
 {
     struct sim_fleet *f = w->f;
+    int64_t posted = swarm->quiet_ms > 0 ? swarm->busy_ms - swarm->quiet_ms : swarm->busy_ms + PROBE_MS;
     bool ends = false;
 
-    while (!ends && w->now < swarm->busy_ms)
+    while (!ends && w->now < swarm->busy_ms) {
+        if (w->now >= posted)
+            sim_imports_stop(f->imports);
         ends = !go_on(w);
+    }
     if (ends)
         return;
     sim_faults_end(f);
     sim_judge_calm(f->judge);
-    int64_t probed = w->now + PROBE_MS;
-    while (!ends && w->now < probed)
+    while (!ends && w->now < posted)
         ends = !go_on(w);
     sim_imports_stop(f->imports);
     int64_t end = w->now + sim_judge_bound_ms(f->judge);

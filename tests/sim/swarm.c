@@ -116,13 +116,15 @@ struct sim_swarm sim_swarm_draw(uint64_t seed, int64_t busy_ms)
     s.kinds = between(&r, 0, 9) == 0;
     s.lease_ms = leases[pp_rng_below(&r, 4)];
     s.drain_ms = between(&r, 100, 5000);
-    s.plan_chunk = between(&r, 5, 200);
+    s.plan_chunk = between(&r, 1, 12); /* a batch has up to 8 items (import.c) */
     s.way_us = between(&r, 100, 5000);
     s.jitter_us = between(&r, 0, 5000);
     draw_faults(&s, &r);
     draw_readers(&s, &r);
     draw_hooks(&s, &r);
     draw_orders(&s, &r);
+    s.crash_senders = pp_rng_below(&r, 3) == 0 ? between(&r, 1, 40) : 0;
+    s.quiet_ms = pp_rng_below(&r, 3) == 0 ? 1 + (int64_t)pp_rng_below(&r, (uint64_t)busy_ms / 4 + 1) : 0;
     return s;
 }
 
@@ -159,6 +161,7 @@ static const struct sim_field fields[] = {
 #define OTHER(member, least, most) FIELD(member, SIM_FIELD_OTHER, least, most)
     OTHER(seed, 0, INT64_MAX),
     OTHER(busy_ms, 1, DAY_MS),
+    FAULT(quiet_ms, DAY_MS),
     SIZE(all_roles, 0, SIM_PROCESSES_MAX),
     SIZE(apis, 0, SIM_PROCESSES_MAX),
     SIZE(ingests, 0, SIM_PROCESSES_MAX),
@@ -192,6 +195,7 @@ static const struct sim_field fields[] = {
     FAULT(lose_requests, 10000),
     FAULT(lose_answers, 10000),
     FAULT(late, 10000),
+    FAULT(crash_senders, 10000),
     OTHER(late_ms, 0, DAY_MS),
     FAULT(drift_ppm, 100000),
     OTHER(way_us, 0, 60000000),

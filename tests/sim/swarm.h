@@ -14,7 +14,8 @@ enum { SIM_PROCESSES_MAX = 16 };
 
 struct sim_swarm {
     uint64_t seed;
-    int64_t busy_ms; /* batches are posted and faults happen during this time */
+    int64_t busy_ms;  /* batches are posted and faults happen during this time */
+    int64_t quiet_ms; /* batches end this long before the faults; 0: some time after them */
     unsigned all_roles, apis, ingests, workers, others; /* numbers of processes, by roles */
     unsigned clients;
     uint32_t rpm, concurrency; /* of a client; rpm 0: unlimited */
@@ -32,6 +33,9 @@ struct sim_swarm {
     unsigned untold; /* the percentage of changes of settings that are written but never announced */
     /* Of 10,000 requests to a server so many are lost, answered in vain, late. */
     unsigned lose_requests, lose_answers, late;
+    /* Of 10,000 requests that arrive at an origin so many are the last of their process, which then
+     * crashes. */
+    unsigned crash_senders;
     int64_t late_ms;
     int64_t drift_ppm; /* clocks are wrong by up to this */
     int64_t way_us, jitter_us;
