@@ -1,0 +1,68 @@
+/* table.c: prints what runs have shown. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "scale.h"
+
+static double per_photo(const struct scale_result *r, uint64_t n)
+{
+    return r->photos > 0 ? (double)n / (double)r->photos : 0;
+}
+
+double scale_trips(const struct scale_result *r, enum scale_port port)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < r->n_calls; i++)
+        n += r->calls[i].port == port ? r->calls[i].n : 0;
+    return per_photo(r, n);
+}
+
+double scale_trips_all(const struct scale_result *r)
+{
+    double sum = 0;
+
+    for (int p = 0; p < SCALE_PORTS; p++)
+        sum += scale_trips(r, (enum scale_port)p);
+    return sum;
+}
+
+void scale_table_head(FILE *out)
+{
+    fprintf(
+        out,
+        "workers clients   photos |  wall s   cpu s  peak MiB  KiB a worker  steps/photo | round trips a "
+        "photo:"
+        " store coord ingest events deliv   all  messages | rate reached: busy worst giant | small posts:"
+        " p50 ms  p99 ms  most | without hosts: p50  p99  most | open | mongo busy redis busy | broken\n");
+}
+
+void scale_table_row(const struct scale_result *r, FILE *out)
+{
+    fprintf(out, "%7u %7u %8" PRIu64 " | %7.1f %7.1f %9.0f %13.0f %12.0f |", r->o.workers, r->o.clients,
+            r->photos, r->wall_s, r->cpu_s, (double)r->peak_bytes / 1048576, (double)r->worker_bytes / 1024,
+            per_photo(r, r->steps));
+    fprintf(out, " %26.3f %5.3f %6.3f %6.3f %5.3f %5.3f %9.2f |", scale_trips(r, SCALE_STORE),
+            scale_trips(r, SCALE_COORDINATOR), scale_trips(r, SCALE_INGEST), scale_trips(r, SCALE_EVENTS),
+            scale_trips(r, SCALE_DELIVERY), scale_trips_all(r), per_photo(r, r->messages));
+    fprintf(out, " %18.4f %5.3f %5.3f |", r->rate_share, r->rate_worst, r->giant_share);
+    fprintf(out,
+            " %19" PRId64 " %7" PRId64 " %5" PRId64 " | %18" PRId64 " %4" PRId64 " %5" PRId64 " | %4" PRIu64,
+            r->delay_ms[0], r->delay_ms[1], r->delay_ms[2], r->own_ms[0], r->own_ms[1], r->own_ms[2],
+            r->small_open);
+    fprintf(out, " | %4.2f-%4.2f %4.2f-%4.2f | %6" PRIu64 "\n", r->busy[SCALE_MONGO], r->busiest[SCALE_MONGO],
+            r->busy[SCALE_REDIS], r->busiest[SCALE_REDIS], r->broken);
+}
+
+void scale_table_calls(const struct scale_result *r, FILE *out)
+{
+    fprintf(out, "\n%u workers: calls\n%-12s %-16s %10s %10s %12s %14s\n", r->o.workers, "port", "operation",
+            "calls", "a photo", "rows a call", "a worker a min");
+    for (size_t i = 0; i < r->n_calls; i++) {
+        const struct scale_calls *c = &r->calls[i];
+        if (c->n > 0)
+            fprintf(out, "%-12s %-16s %10" PRIu64 " %10.4f %12.2f %14.2f\n", scale_port_names[c->port],
+                    c->name, c->n, per_photo(r, c->n), (double)c->rows / (double)c->n,
+                    (double)c->n / r->o.workers / ((double)r->o.ms / 60000));
+    }
+}
