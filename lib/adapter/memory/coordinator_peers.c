@@ -17,11 +17,18 @@ enum {
 
 struct pp_mc_peer {
     UT_hash_handle hh;
-    struct pp_worker_info info; /* its strings point to the members below */
-    char id[PP_MC_TEXT_MAX], host[PP_MC_TEXT_MAX], tiers[PP_MC_TEXT_MAX];
+    struct pp_worker_info info; /* owns host and tiers; its id is the member below */
+    char id[];
 };
 
 /* --- the list --- */
+
+static void free_peer(struct pp_mc_peer *p)
+{
+    free((char *)p->info.host);
+    free((char *)p->info.tiers);
+    free(p);
+}
 
 static void drop_peer(struct pp_mc_port *c, size_t i)
 {
@@ -33,38 +40,7 @@ static void drop_peer(struct pp_mc_port *c, size_t i)
     c->n_peers--;
     if (p == c->self)
         c->self = NULL;
-    free(p);
-}
-
-/* Finds a worker by its id, or adds it. Returns NULL for too many workers, or when out of
- * memory. */
-static struct pp_mc_peer *find_or_add(struct pp_mc_port *c, const char *id)
-{
-    struct pp_mc_peer *p;
-
-    HASH_FIND_STR(c->by_id, id, p);
-    if (p)
-        return p;
-    p = c->n_peers < PP_MC_PEERS_MAX ? calloc(1, sizeof *p) : NULL;
-    if (!p)
-        return NULL;
-    memcpy(p->id, id, strlen(id) + 1);
-    if (!PP_HASH_ADD(c->by_id, p->id, strlen(p->id), p)) {
-        free(p);
-        return NULL;
-    }
-    c->peers[c->n_peers++] = p;
-    return p;
-}
-
-static void set_info(struct pp_mc_peer *p, const struct pp_worker_info *info)
-{
-    p->info = *info;
-    snprintf(p->host, sizeof p->host, "%s", info->host);
-    snprintf(p->tiers, sizeof p->tiers, "%s", info->tiers);
-    p->info.id = p->id;
-    p->info.host = p->host;
-    p->info.tiers = p->tiers;
+    free_peer(p);
 }
 
 /* Removes workers whose heartbeats have stopped, but never the worker of this process. */
@@ -73,6 +49,54 @@ static void clear_silent(struct pp_mc_port *c, int64_t now_ms)
     for (size_t i = c->n_peers; i-- > 0;)
         if (now_ms - c->peers[i]->info.seen_at > PP_WORKER_ALIVE_MS && c->peers[i] != c->self)
             drop_peer(c, i);
+}
+
+/* Finds a worker by its id, or adds it. Returns NULL for too many workers, or when out of
+ * memory. */
+static struct pp_mc_peer *find_or_add(struct pp_mc_port *c, const char *id)
+{
+    size_t n = strlen(id);
+    struct pp_mc_peer *p;
+
+    HASH_FIND(hh, c->by_id, id, n, p);
+    if (p)
+        return p;
+    if (c->n_peers == PP_MC_PEERS_MAX)
+        clear_silent(c, pp_mc_port_wall(c));
+    p = c->n_peers < PP_MC_PEERS_MAX ? calloc(1, sizeof *p + n + 1) : NULL;
+    if (!p)
+        return NULL;
+    memcpy(p->id, id, n + 1);
+    p->info = (struct pp_worker_info){.id = p->id, .host = strdup(""), .tiers = strdup("")};
+    if (!p->info.host || !p->info.tiers || !PP_HASH_ADD(c->by_id, p->id, n, p)) {
+        free_peer(p);
+        return NULL;
+    }
+    c->peers[c->n_peers++] = p;
+    return p;
+}
+
+/* Lets *to be a copy of the text; without memory it stays as it is. */
+static void set_text(const char **to, const char *text)
+{
+    char *copy = strcmp(*to, text) != 0 ? strdup(text) : NULL;
+
+    if (!copy)
+        return;
+    free((char *)*to);
+    *to = copy;
+}
+
+static void set_info(struct pp_mc_peer *p, const struct pp_worker_info *info)
+{
+    const char *host = p->info.host, *tiers = p->info.tiers;
+
+    set_text(&host, info->host);
+    set_text(&tiers, info->tiers);
+    p->info = *info;
+    p->info.id = p->id;
+    p->info.host = host;
+    p->info.tiers = tiers;
 }
 
 bool pp_mc_worker(struct pp_coordinator *p, size_t i, struct pp_worker_info *info, int64_t now_ms)
@@ -94,7 +118,6 @@ void pp_mc_peer_heard(struct pp_mc_port *c, const struct pp_worker_info *info, i
 
     here.seen_at = seen;
     here.started_at = seen - info->started_at;
-    clear_silent(c, pp_mc_port_wall(c));
     struct pp_mc_peer *p = find_or_add(c, info->id);
     if (p && p != c->self && p->info.seen_at <= seen)
         set_info(p, &here);
