@@ -1,9 +1,11 @@
 /* main.c: reads the options, runs each size in a child process of its own, and prints the table. */
 #include <errno.h>
 #include <getopt.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -137,6 +139,7 @@ static bool run_child(const struct scale_options *o, struct scale_result *r)
         exit(2);
     }
     if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* the child ends with this process */
         close(fds[0]);
         scale_run(o, r);
         _exit(write(fds[1], r, sizeof *r) == (ssize_t)sizeof *r ? 0 : 1);
