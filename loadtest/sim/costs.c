@@ -1,12 +1,15 @@
-/* costs.c: what operations cost a server.
+/* costs.c: what operations cost a server: the work of MongoDB and of Redis, without the network.
  *
- * The figures are rounded from real servers on a machine with 2 cores: the work of mongod and of
- * Redis, without the network. To measure them again:
+ * These figures are estimates: nobody has measured the operations one by one. They decide only how
+ * busy the shards are, and, near 100 %, the delays. To measure them:
  *
- *   loadtest/bench/bench_fleet.py --keep        MongoDB at work, by operation; calls by operation
- *   redis-cli info commandstats                 Redis, on the server of that bench before it ends
+ *   loadtest/bench/bench_fleet.py --keep      round trips by operation; milliseconds that MongoDB
+ *                                             worked on a photo
+ *   redis-cli config set slowlog-log-slower-than 0; redis-cli slowlog get 1000
+ *                                             how long each script of Redis took
  *
- * To charge another operation: a row in `costs`, and if it is about several rows, in rows_of. */
+ * To charge another operation: a row in `costs`, and if it is about several rows, its number in
+ * scale_rows_of(). */
 #include <string.h>
 
 #include "photopool/port/coordinator.h"

@@ -15,7 +15,7 @@ enum { SIZES_MAX = 16 };
 
 static const char usage[] =
     "sim [--workers N[,N...]] [--clients N] [--photos N] [--minutes M] [--rpm R] [--concurrency C]\n"
-    "    [--shards S] [--leave N] [--seed S] [--calls] [--out DIR]\n"
+    "    [--shards S] [--leave N] [--seed S] [--calls] [--check] [--out DIR]\n"
     "\n"
     "Runs a fleet of N workers under virtual time for M simulated minutes, without faults, and prints a\n"
     "row of figures for each number of workers. Exits with 1 if a limit was broken.\n"
@@ -31,6 +31,9 @@ static const char usage[] =
     "  --shards S     of each made-up server (a shard for 256 workers)\n"
     "  --leave N      so many workers crash in the middle of the run (0)\n"
     "  --seed S       (1)\n"
+    "  --check        exits with 1 also if a figure is not as required: the rate reached, the small "
+    "clients'\n"
+    "                 delay, and round trips a photo at most 10 % above those of the first size\n"
     "  --calls        prints the calls of each run, by operation\n"
     "  --out DIR      writes the table and plots (SVG) into this folder\n"
     "\n"
@@ -42,7 +45,7 @@ struct arguments {
     size_t n;
     struct scale_options o;
     const char *out;
-    bool calls;
+    bool calls, check;
 };
 
 static _Noreturn void fail(const char *what, const char *text)
@@ -78,19 +81,13 @@ static void read_workers(struct arguments *a, char *text)
 
 static void read_options(struct arguments *a, int argc, char **argv)
 {
-    static const struct option options[] = {{"workers", 1, NULL, 'w'},
-                                            {"clients", 1, NULL, 'c'},
-                                            {"photos", 1, NULL, 'p'},
-                                            {"minutes", 1, NULL, 'm'},
-                                            {"rpm", 1, NULL, 'r'},
-                                            {"concurrency", 1, NULL, 'n'},
-                                            {"shards", 1, NULL, 's'},
-                                            {"leave", 1, NULL, 'l'},
-                                            {"seed", 1, NULL, 'e'},
-                                            {"calls", 0, NULL, 'a'},
-                                            {"out", 1, NULL, 'o'},
-                                            {"help", 0, NULL, 'h'},
-                                            {0}};
+    static const struct option options[] = {{"workers", 1, NULL, 'w'}, {"clients", 1, NULL, 'c'},
+                                            {"photos", 1, NULL, 'p'},  {"minutes", 1, NULL, 'm'},
+                                            {"rpm", 1, NULL, 'r'},     {"concurrency", 1, NULL, 'n'},
+                                            {"shards", 1, NULL, 's'},  {"leave", 1, NULL, 'l'},
+                                            {"seed", 1, NULL, 'e'},    {"calls", 0, NULL, 'a'},
+                                            {"check", 0, NULL, 'k'},   {"out", 1, NULL, 'o'},
+                                            {"help", 0, NULL, 'h'},    {0}};
     int c;
 
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1)
@@ -105,6 +102,7 @@ static void read_options(struct arguments *a, int argc, char **argv)
         case 'l': a->o.leave = (unsigned)number(optarg, 0, 100000); break;
         case 'e': a->o.seed = number(optarg, 0, UINT64_MAX); break;
         case 'a': a->calls = true; break;
+        case 'k': a->check = true; break;
         case 'o': a->out = optarg; break;
         case 'h': fputs(usage, stdout); exit(0);
         default: fail("a wrong option", argv[optind - 1]);
@@ -195,6 +193,8 @@ int main(int argc, char **argv)
     }
     for (size_t i = 0; a.calls && i < done; i++)
         scale_table_calls(&results[i], stdout);
+    if (a.check)
+        broken |= !scale_table_check(results, done, stdout);
     if (a.out && done > 0)
         write_table(&a, results, done);
     return broken ? 1 : 0;

@@ -49,10 +49,10 @@ struct scale_result {
     double busy[SCALE_SERVERS], busiest[SCALE_SERVERS]; /* share of the time of all shards; of one shard */
     double rate_share, rate_worst; /* of the permitted rate that the clients with endless work reach */
     double giant_share;
-    uint64_t small, small_open;       /* posts of small clients; those that have no result at the end */
-    int64_t delay_ms[3], own_ms[3];   /* p50, p99, most: from post to result; without the hosts' time */
-    uint64_t broken;                  /* violations of I4, I5, I6 */
-    uint64_t slots_lost, slots_moved; /* slots that crashed workers held; that changed hands after that */
+    uint64_t small, small_open;     /* posts of small clients; those that have no result at the end */
+    int64_t delay_ms[3], own_ms[3]; /* p50, p99, most: from post to result; without the hosts' time */
+    uint64_t broken;                /* violations of I4, I5, I6 */
+    uint64_t slots_lost;            /* slots that crashed workers held */
 };
 
 struct scale_fleet;
@@ -125,6 +125,9 @@ double scale_trips(const struct scale_result *r, enum scale_port port);
 double scale_trips_all(const struct scale_result *r);
 void scale_table_head(FILE *out);
 void scale_table_row(const struct scale_result *r, FILE *out);
+/* Says which of the required figures the runs have missed; the first run is the one to compare
+ * with. Returns true if there is none. */
+bool scale_table_check(const struct scale_result *r, size_t n, FILE *out);
 /* Writes what the calls of a run cost, by operation. */
 void scale_table_calls(const struct scale_result *r, FILE *out);
 /* Writes the plots of n runs into a folder. Returns false if a file can't be written. */

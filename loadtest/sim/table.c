@@ -66,3 +66,33 @@ void scale_table_calls(const struct scale_result *r, FILE *out)
                     (double)c->n / r->o.workers / ((double)r->o.ms / 60000));
     }
 }
+
+static bool check(const struct scale_result *r, bool ok, const char *what, double value, double bound,
+                  FILE *out)
+{
+    if (!ok)
+        fprintf(out, "%u workers: %s: %.4f, required: %.4f\n", r->o.workers, what, value, bound);
+    return ok;
+}
+
+bool scale_table_check(const struct scale_result *r, size_t n, FILE *out)
+{
+    /* Two cycles of claiming, whose batching delay is at most 250 ms. */
+    const double rate = 0.99, own_ms = 500, most_trips = n > 0 ? 1.1 * scale_trips_all(&r[0]) : 0;
+    bool ok = true;
+
+    for (size_t i = 0; i < n; i++) {
+        ok &= check(&r[i], r[i].broken == 0, "broken limits", (double)r[i].broken, 0, out);
+        ok &=
+            check(&r[i], r[i].rate_share >= rate, "share of the permitted rate", r[i].rate_share, rate, out);
+        ok &= check(&r[i], r[i].giant_share >= rate, "the giant's share of its rate", r[i].giant_share, rate,
+                    out);
+        ok &= check(&r[i], r[i].small > 0 && r[i].small_open == 0, "small posts without a result",
+                    (double)r[i].small_open, 0, out);
+        ok &= check(&r[i], (double)r[i].own_ms[1] <= own_ms,
+                    "ms of small posts without their hosts' time, p99", (double)r[i].own_ms[1], own_ms, out);
+        ok &= check(&r[i], scale_trips_all(&r[i]) <= most_trips, "round trips a photo",
+                    scale_trips_all(&r[i]), most_trips, out);
+    }
+    return ok;
+}

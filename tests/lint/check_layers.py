@@ -30,6 +30,7 @@ LAYERS = {
                       {"curl/curl.h", "jansson.h", "csv.h", "zlib.h"}),
     "loadtest/origin": ({"photopool", "base"}, SSL | {"uv.h", "zlib.h", "pthread.h"}),
     "loadtest/bench": (None, None),
+    "loadtest/sim": (None, None),
     "examples": (set(), {"curl/curl.h", "jansson.h"}),
     "tests/support": (None, None),
     "tests/unit": (None, None),
