@@ -65,7 +65,7 @@ static int64_t time_left(void *data, const struct pp_exchange *x)
 static void on_violated(void *data, enum sim_rule rule, const char *text)
 {
     (void)data;
-    fprintf(stderr, "sim: rule %d is broken: %s\n", (int)rule, text);
+    fprintf(stderr, "scale: rule %d is broken: %s\n", (int)rule, text);
 }
 
 static void on_request(void *data, struct sim_request *q, bool ended)

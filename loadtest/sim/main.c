@@ -14,7 +14,7 @@
 enum { SIZES_MAX = 16 };
 
 static const char usage[] =
-    "sim [--workers N[,N...]] [--clients N] [--photos N] [--minutes M] [--rpm R] [--concurrency C]\n"
+    "scale [--workers N[,N...]] [--clients N] [--photos N] [--minutes M] [--rpm R] [--concurrency C]\n"
     "    [--shards S] [--leave N] [--seed S] [--calls] [--check] [--out DIR]\n"
     "\n"
     "Runs a fleet of N workers under virtual time for M simulated minutes, without faults, and prints a\n"
@@ -37,8 +37,8 @@ static const char usage[] =
     "  --calls        prints the calls of each run, by operation\n"
     "  --out DIR      writes the table and plots (SVG) into this folder\n"
     "\n"
-    "  sim --workers 16,64,256,1024 --calls          where it bends\n"
-    "  sim --workers 10000 --clients 1000000 --photos 20000000 --minutes 60 --out /tmp\n";
+    "  scale --workers 16,64,256,1024 --calls          where it bends\n"
+    "  scale --workers 10000 --clients 1000000 --photos 20000000 --minutes 60 --out /tmp\n";
 
 struct arguments {
     unsigned workers[SIZES_MAX];
@@ -50,7 +50,7 @@ struct arguments {
 
 static _Noreturn void fail(const char *what, const char *text)
 {
-    fprintf(stderr, "sim: %s: %s\n\n%s", what, text, usage);
+    fprintf(stderr, "scale: %s: %s\n\n%s", what, text, usage);
     exit(2);
 }
 
@@ -133,7 +133,7 @@ static bool run_child(const struct scale_options *o, struct scale_result *r)
     pid_t pid;
 
     if (pipe(fds) != 0 || (pid = fork()) < 0) {
-        perror("sim: no process for a run");
+        perror("scale: no process for a run");
         exit(2);
     }
     if (pid == 0) {
@@ -184,7 +184,7 @@ int main(int argc, char **argv)
         struct scale_options o = options_for(&a, a.workers[i]);
         fflush(stdout);
         if (!run_child(&o, &results[done])) {
-            fprintf(stderr, "sim: the run with %u workers ended early\n", o.workers);
+            fprintf(stderr, "scale: the run with %u workers ended early\n", o.workers);
             broken = true;
             continue;
         }
