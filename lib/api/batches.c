@@ -78,7 +78,7 @@ struct delete_state {
     struct pp_store_cancel cancel;
 };
 
-/* While the store can't be read, an entry of the queue does not say what has become of the batch. */
+/* While the store can't be read, an entry of the queue does not say what became of the batch. */
 static void on_cancelled_found(struct pp_call *call)
 {
     const struct pp_batch_find *f = call->state;

@@ -1,6 +1,6 @@
-/* ring.h: keeps the newest events in memory, in the order of their numbers. An event is encoded when
- * the first subscriber needs it, and then once for all subscribers: most events are of batches and
- * clients that nobody follows at this process. */
+/* ring.h: keeps the newest events in memory, in the order of their numbers. An event is encoded
+ * when the first subscriber needs it, and then once for all subscribers: most events are of batches
+ * and clients that nobody follows at this process. */
 #ifndef PHOTOPOOL_EVENTS_RING_H
 #define PHOTOPOOL_EVENTS_RING_H
 

@@ -11,8 +11,8 @@
 #include "pipeline/fetch/keep.h"
 #include "reader.h"
 
-/* Longer than all steps of the clocks together, which are of up to a day: finished_at is a date, so a
- * process whose clock is behind writes results that look old. */
+/* Longer than all steps of the clocks together, which are of up to a day: finished_at is a date, so
+ * a process whose clock is behind writes results that look old. */
 #define RETENTION_MS (30 * INT64_C(86400000))
 
 static const int64_t delays_ms[] = {1000, 10000, 60000};

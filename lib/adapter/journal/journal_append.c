@@ -16,8 +16,8 @@
 
 #include "adapter/journal/journal_internal.h"
 
-/* The shared queue fails sooner than this. If it takes longer, this process was stopped meanwhile. */
-enum { LATE_MS = 10000 };
+/* The shared queue fails sooner than this. If it takes longer, this process was stopped. */
+enum { STOPPED_MS = 10000 };
 
 struct jq_append_op {
     struct jq_op op;
@@ -113,7 +113,7 @@ static void keep(struct jq_append_op *a, enum jq_state state, enum pp_err result
  * journal must not accept a second batch for it, and does not answer 202 any more. */
 static bool is_late(struct jq_append_op *a)
 {
-    return request(a)->key && pp_loop_now(a->op.q->loop) - a->begun_ms >= LATE_MS;
+    return request(a)->key && pp_loop_now(a->op.q->loop) - a->begun_ms >= STOPPED_MS;
 }
 
 static void on_inner_appended(struct pp_req *req)

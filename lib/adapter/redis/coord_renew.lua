@@ -33,8 +33,9 @@ local function unpack_renewal(s)
 end
 
 -- Creates the row of a slot that the data set does not know. It does so only during its first
--- lease, in which it believes a worker that says that it holds the slot. Requests of an earlier holder
--- may be in flight; this one knows how many, the data set does not, so the next one takes it for all.
+-- lease, in which it believes a worker that says that it holds the slot. Requests of an earlier
+-- holder may be in flight; this one knows how many, the data set does not, so the next one takes it
+-- for all.
 local function recreate(key, a, cut, rows)
   local new = {rpm = a.rpm, concurrency = a.concurrency, n = math.max(a.n, 1)}
   if not is_young or rows[a.share] or a.share >= new.n or (cut and not same_cut(cut, new)) then
