@@ -144,6 +144,7 @@ static void redis_forgets(struct sim_fleet *f)
     bool all = below(f, 2) == 0;
 
     struct pp_sim_place before = pp_sim_enter_world(f->world);
+    f->forgets++;
     pp_memory_coordinator_forget(f->coordinator);
     sim_stream_forgot(f->stream);
     pp_memory_event_log_forget(f->events, all ? INT64_MIN : now - back);

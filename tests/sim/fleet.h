@@ -75,6 +75,7 @@ struct sim_fleet {
     struct pp_sim_world *world;
     struct sim_internet *net;
     struct sim_weather store_weather, redis_weather, broker_weather;
+    unsigned forgets; /* how many times Redis has forgotten */
     struct pp_memory_store *store;
     struct pp_memory_coordinator_server *coordinator;
     struct pp_memory_ingest *ingest;

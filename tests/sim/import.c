@@ -28,6 +28,7 @@ struct import {
     struct try *current; /* the newest try; NULL: none is in flight */
     unsigned tries;      /* that have not ended; those whose process crashed never do */
     uint32_t sent_to;    /* bit n: a try was sent to node n */
+    unsigned forgets;    /* how many times Redis had forgotten at the last try */
     bool answered;       /* freed when the last try has ended */
 };
 
@@ -114,9 +115,12 @@ static void note_sent_to(struct import *i, const struct sim_node *n)
 {
     uint32_t bit = UINT32_C(1) << (n - i->s->f->nodes);
 
-    if (i->sent_to != 0 && !(i->sent_to & bit))
+    unsigned forgets = i->s->f->forgets;
+
+    if (i->sent_to != 0 && (!(i->sent_to & bit) || i->forgets != forgets))
         sim_judge_sent_again(i->s->f->judge, &i->promise);
     i->sent_to |= bit;
+    i->forgets = forgets;
 }
 
 static void post(struct import *i)

@@ -16,8 +16,9 @@
  *    answers for a key that it has. While the shared queue is away, the keys and the high water of
  *    the local log decide.
  *  - A node that goes down during an append may leave the batch with its key in the shared queue
- *    only. A caller that sends the batch again, to any node, gets the first answer. This one 202 is
- *    lost if the shared queue loses its data.
+ *    only. A caller that sends the batch again, to any node, gets the first answer. If the shared
+ *    queue loses its data first, this one 202 is lost; or, if the batch was planned before, the
+ *    caller that sends it again makes a second batch.
  *  - Order: entries of one client go to the shared queue in the order in which this node accepted
  *    them. While the journal is not sure that the shared queue has one of them, the client's later
  *    entries wait in the journal.
