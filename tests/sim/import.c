@@ -167,9 +167,10 @@ static void make_body(struct import *i, unsigned client)
         snprintf(i->promise.items[k].id, sizeof i->promise.items[k].id, "i%u", item);
         i->promise.items[k].photos = photos;
         pp_buf_printf(&i->body, "%s{\"id\":\"i%u\",\"photos\":[", k ? "," : "", item);
-        for (unsigned n = 0; n < photos; n++)
-            pp_buf_printf(&i->body, "%s\"http://h%u.c%u.example/%u.jpg\"", n ? "," : "",
-                          (unsigned)below(s, 3), client, (unsigned)below(s, URLS_OF_A_CLIENT));
+        for (unsigned n = 0; n < photos; n++) {
+            unsigned url = (unsigned)below(s, URLS_OF_A_CLIENT), host = (unsigned)below(s, 3);
+            pp_buf_printf(&i->body, "%s\"http://h%u.c%u.example/%u.jpg\"", n ? "," : "", host, client, url);
+        }
         pp_buf_printf(&i->body, "]}");
         s->photos += photos;
     }
