@@ -264,8 +264,8 @@ struct scale_fleet *scale_fleet_open(const struct scale_options *o)
     add_nodes(f, others, PP_ROLE_DELIVER | PP_ROLE_CRON, "deliver");
     f->first_worker = f->n_nodes;
     uint64_t before = scale_memory_now();
-    pp_assert(o->workers > 0, "the options have a worker at least");
     add_nodes(f, o->workers, PP_ROLE_WORKER, "worker");
+    pp_assert(o->workers > 0, "a fleet has a worker at least");
     f->worker_bytes = (scale_memory_now() - before) / o->workers;
     return f;
 }
