@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "scale.h"
 
 enum { SIZES_MAX = 16 };
@@ -174,10 +175,11 @@ int main(int argc, char **argv)
 {
     struct arguments a = {
         .workers = {16}, .n = 1, .o = {.ms = 180000, .rpm = 60, .concurrency = 4, .seed = 1}};
-    static struct scale_result results[SIZES_MAX];
+    struct scale_result *results = calloc(SIZES_MAX, sizeof *results);
     size_t done = 0;
     bool broken = false;
 
+    pp_assert(results, "no memory for the results");
     read_options(&a, argc, argv);
     scale_table_head(stdout);
     for (size_t i = 0; i < a.n; i++) {
@@ -197,5 +199,6 @@ int main(int argc, char **argv)
         broken |= !scale_table_check(results, done, stdout);
     if (a.out && done > 0)
         write_table(&a, results, done);
+    free(results);
     return broken ? 1 : 0;
 }
