@@ -54,6 +54,8 @@ static void on_violation(void *data, enum sim_rule rule, const char *text)
 /* Opens the kit, and replaces its fetcher and resolver. */
 static void world_open(struct world *w)
 {
+    static const struct pp_port_range web[] = {{.lo = 80, .hi = 80}, {.lo = 443, .hi = 443}};
+
     memset(w, 0, sizeof(*w));
     fetch_kit_open_at(&w->k, 80);
     w->start_ms = pp_loop_now(w->k.loop);
@@ -61,7 +63,7 @@ static void world_open(struct world *w)
     pp_runner_close(w->k.runner);
     w->k.fetcher->ops->close(w->k.fetcher);
     w->k.resolver->ops->close(w->k.resolver);
-    w->k.params.policy.n_allow = 0; /* the policy of production */
+    w->k.params.policy = (struct pp_address_policy){.ports = web, .n_ports = 2}; /* that of production */
     w->net = sim_internet_open(&(struct sim_internet_options){
         .seed = 3,
         .trouble = 100,
