@@ -46,16 +46,9 @@ static void drop_peer(struct pp_mc_port *c, size_t i)
 /* Removes workers whose heartbeats have stopped, but never the worker of this process. */
 static void clear_silent(struct pp_mc_port *c, int64_t now_ms)
 {
-    if (now_ms <= c->silent_ms)
-        return;
-    c->silent_ms = INT64_MAX;
-    for (size_t i = c->n_peers; i-- > 0;) {
-        int64_t silent_ms = c->peers[i]->info.seen_at + PP_WORKER_ALIVE_MS;
-        if (now_ms > silent_ms && c->peers[i] != c->self)
+    for (size_t i = c->n_peers; i-- > 0;)
+        if (now_ms - c->peers[i]->info.seen_at > PP_WORKER_ALIVE_MS && c->peers[i] != c->self)
             drop_peer(c, i);
-        else if (silent_ms < c->silent_ms)
-            c->silent_ms = silent_ms;
-    }
 }
 
 /* Finds a worker by its id, or adds it. Returns NULL for too many workers, or when out of
@@ -94,7 +87,7 @@ static void set_text(const char **to, const char *text)
     *to = copy;
 }
 
-static void set_info(struct pp_mc_port *c, struct pp_mc_peer *p, const struct pp_worker_info *info)
+static void set_info(struct pp_mc_peer *p, const struct pp_worker_info *info)
 {
     const char *host = p->info.host, *tiers = p->info.tiers;
 
@@ -104,8 +97,6 @@ static void set_info(struct pp_mc_port *c, struct pp_mc_peer *p, const struct pp
     p->info.id = p->id;
     p->info.host = host;
     p->info.tiers = tiers;
-    if (info->seen_at + PP_WORKER_ALIVE_MS < c->silent_ms)
-        c->silent_ms = info->seen_at + PP_WORKER_ALIVE_MS;
 }
 
 bool pp_mc_worker(struct pp_coordinator *p, size_t i, struct pp_worker_info *info, int64_t now_ms)
@@ -129,7 +120,7 @@ void pp_mc_peer_heard(struct pp_mc_port *c, const struct pp_worker_info *info, i
     here.started_at = seen - info->started_at;
     struct pp_mc_peer *p = find_or_add(c, info->id);
     if (p && p != c->self && p->info.seen_at <= seen)
-        set_info(c, p, &here);
+        set_info(p, &here);
 }
 
 /* --- this process's heartbeat --- */
@@ -187,7 +178,7 @@ void pp_mc_heartbeat(struct pp_coordinator *p, const struct pp_worker_info *info
     if (!self)
         return;
     c->self = self;
-    set_info(c, self, info);
+    set_info(self, info);
     if (is_news || pp_mc_port_now(c) - c->beat_at >= BEAT_MS)
         pp_mc_beat(c);
 }

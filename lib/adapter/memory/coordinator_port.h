@@ -78,7 +78,6 @@ struct pp_mc_port {
     struct pp_mc_peer *by_id; /* hash table of `peers` by id */
     struct pp_mc_peer *peers[PP_MC_PEERS_MAX];
     size_t n_peers;
-    int64_t silent_ms;       /* until this time no worker is silent; by our wall clock */
     struct pp_mc_peer *self; /* the worker of this process; NULL: the process is no worker */
     int64_t beat_at;
     bool beating, beat_again;
