@@ -173,7 +173,8 @@ void pp_problem_write(struct pp_buf *out, enum pp_api_code code, const char *det
     char urn[64];
 
     pp_assert((unsigned)code < PP_API_CODE_COUNT, "an API code is outside its table");
-    pp_assert(!incident || code == PP_API_INTERNAL || code == PP_API_UNAVAILABLE, "not the caller's mistake");
+    pp_assert(!incident || code == PP_API_INTERNAL || code == PP_API_UNAVAILABLE,
+              "only failures of ours have an incident");
     snprintf(urn, sizeof(urn), "urn:photopool:problem:%s", problems[code].name);
     pp_json_begin(out, NULL, '{');
     PP_JSON_MEMBERS(out, PP_STR("type", urn), PP_STR("title", problems[code].title),

@@ -34,7 +34,7 @@ struct scale_options {
     int64_t ms;                /* simulated time */
     uint32_t rpm, concurrency; /* of each client but the giant */
     unsigned shards;           /* of each server */
-    unsigned leave;            /* so many workers crash in the middle of the run */
+    unsigned leave;            /* number of workers that crash in the middle of the run */
     uint64_t seed;
 };
 
@@ -49,7 +49,8 @@ struct scale_result {
     double busy[SCALE_SERVERS], busiest[SCALE_SERVERS]; /* share of the time of all shards; of one shard */
     double rate_share, rate_worst; /* of the permitted rate that the clients with endless work reach */
     double giant_share;
-    uint64_t small, small_open;     /* posts of small clients; those that have no result at the end */
+    uint64_t small;                 /* number of posts of small clients */
+    uint64_t small_open;            /* the part of them that had no result at the end */
     int64_t delay_ms[3], own_ms[3]; /* p50, p99, most: from post to result; without the hosts' time */
     uint64_t broken;                /* violations of I4, I5, I6 */
     uint64_t slots_lost;            /* slots that crashed workers held */

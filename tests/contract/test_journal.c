@@ -722,8 +722,8 @@ static void nothing_is_kept_before_redis_has_answered(void **state)
     in_redis(k, "2");
 }
 
-/* A node was stopped for so long while it waited for Redis that its caller has gone to another
- * node: it must not accept the batch, too. */
+/* A node is stopped for 10 s while it waits for Redis. Meanwhile its caller sends the batch to
+ * another node. The first node must not accept the batch, too. */
 static void a_node_that_was_stopped_accepts_nothing(void **state)
 {
     struct kit *k = *state;

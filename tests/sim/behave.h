@@ -88,8 +88,8 @@ struct sim_name sim_name_of(uint64_t seed, const char *host, const struct sim_be
                             int64_t now_ms, bool calm);
 /* Returns true if the address is one of those that sim_name_of() makes up as public. */
 bool sim_address_is_public(const struct sockaddr *sa);
-/* Returns true if the port is one of those that the policy of simulated processes allows (node.c).
- * Some redirects lead to other ports. */
+/* Returns true for ports 80 and 443. Simulated processes may connect to no others (node.c). Some
+ * redirects lead to other ports. */
 bool sim_port_is_web(const struct sockaddr *sa);
 
 enum sim_connected { SIM_CONNECTED, SIM_REFUSED, SIM_SILENT, SIM_BAD_TLS };

@@ -40,7 +40,8 @@ void sim_judge_accepted(struct sim_judge *j, const struct sim_promise *promise, 
 void sim_judge_sent_again(struct sim_judge *j, const struct sim_promise *promise);
 /* All faults have ended: from some time on, each result is sent once. */
 void sim_judge_calm(struct sim_judge *j);
-/* Returns true if all faults ended so long ago that nothing fails any more because of them. */
+/* Returns true if sim_judge_calm() was called long ago. A fault that has ended can still make
+ * requests fail for a while; that time is over then. */
 bool sim_judge_is_calm(const struct sim_judge *j);
 /* Notes a violation of a rule, a constant such as "I5". `about` may be NULL. */
 void sim_judge_report(struct sim_judge *j, const char *rule, const struct sim_about *about, const char *text);

@@ -31,10 +31,9 @@ struct sim_swarm {
     int64_t broker_away_every_ms, settings_every_ms;
     int64_t cancel_every_ms, replay_every_ms; /* what import services do with their batches */
     unsigned untold; /* the percentage of changes of settings that are written but never announced */
-    /* Of 10,000 requests to a server so many are lost, answered in vain, late. */
+    /* Of 10,000 requests to a server, the number that is lost, answered in vain, late. */
     unsigned lose_requests, lose_answers, late;
-    /* Of 10,000 requests that arrive at an origin so many are the last of their process, which then
-     * crashes. */
+    /* Of 10,000 requests that arrive at an origin, the number after which their process crashes. */
     unsigned crash_senders;
     int64_t late_ms;
     int64_t drift_ppm; /* clocks are wrong by up to this */
