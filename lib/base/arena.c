@@ -1,4 +1,4 @@
-/* arena.c: an arena is a list of blocks from calloc, the newest first. Each is twice as large as
+/* arena.c: an arena is a list of zeroed blocks, the newest first. Each is twice as large as
  * the one before up to HEAP_BLOCK; the blocks after that one have MAPPED_BLOCK bytes. These are
  * mapped and unmapped one by one (pp_process_return_memory()), and the pages of them that nothing
  * was cut from take no memory. Sizes between the two would leave large holes in the heap.
@@ -17,7 +17,7 @@
 #include "base/check.h"
 
 enum {
-    FIRST_BLOCK_BYTES = 2 * 1024,
+    FIRST_BLOCK_BYTES = 1024,
     HEAP_BLOCK = 64 * 1024,
     MAPPED_BLOCK = 512 * 1024,
     DEFAULT_MAX = 256 * 1024 * 1024
@@ -44,14 +44,24 @@ void pp_arena_fini(struct pp_arena *a)
     a->used = 0;
 }
 
+/* Returns zeroed memory. Most arenas have only a first block. malloc() takes that from the thread's
+ * cache; calloc() of glibc does not use the cache. */
+static void *new_block(size_t bytes)
+{
+    if (bytes > FIRST_BLOCK_BYTES)
+        return calloc(1, bytes);
+    void *p = malloc(bytes);
+    return p ? memset(p, 0, bytes) : NULL;
+}
+
 /* Links in a new block with room for `n` bytes. */
 static struct pp_arena_block *grow(struct pp_arena *a, size_t n)
 {
-    size_t usual = a->head ? a->head->cap * 2 : FIRST_BLOCK_BYTES;
+    size_t usual = a->head ? a->head->cap * 2 : FIRST_BLOCK_BYTES - sizeof(struct pp_arena_block);
     if (usual > HEAP_BLOCK)
         usual = MAPPED_BLOCK;
     size_t cap = n > usual ? n : usual;
-    struct pp_arena_block *b = calloc(1, sizeof *b + cap);
+    struct pp_arena_block *b = new_block(sizeof *b + cap);
     if (!b)
         return NULL;
     b->cap = cap;
