@@ -8,12 +8,6 @@
 
 enum { FIRST_ROOM = 1024 };
 
-/* Without a branch, which the processor would often predict wrongly. */
-static bool before(const struct sim_slot *a, const struct sim_slot *b)
-{
-    return (a->at_us < b->at_us) | ((a->at_us == b->at_us) & (a->order < b->order));
-}
-
 static void set(struct sim_queue *q, size_t i, struct sim_slot slot)
 {
     q->slots[i] = slot;
@@ -22,7 +16,7 @@ static void set(struct sim_queue *q, size_t i, struct sim_slot slot)
 
 static void move_up(struct sim_queue *q, size_t i, struct sim_slot slot)
 {
-    for (; i > 1 && before(&slot, &q->slots[i / 2]); i /= 2)
+    for (; i > 1 && slot.key < q->slots[i / 2].key; i /= 2)
         set(q, i, q->slots[i / 2]);
     set(q, i, slot);
 }
@@ -31,8 +25,8 @@ static void move_down(struct sim_queue *q, size_t i, struct sim_slot slot)
 {
     for (size_t child; (child = 2 * i) <= q->n; i = child) {
         if (child < q->n)
-            child += before(&q->slots[child + 1], &q->slots[child]);
-        if (!before(&q->slots[child], &slot))
+            child += q->slots[child + 1].key < q->slots[child].key;
+        if (slot.key < q->slots[child].key)
             break;
         set(q, i, q->slots[child]);
     }
@@ -48,7 +42,7 @@ void sim_queue_put(struct sim_queue *q, struct pp_sim_event *e)
         pp_assert(q->slots, "the simulator has no memory for its queue");
     }
     q->n++;
-    move_up(q, q->n, (struct sim_slot){e->at_us, e->order, e});
+    move_up(q, q->n, (struct sim_slot){(unsigned __int128)e->at_us << 64 | e->order, e});
 }
 
 void sim_queue_remove(struct sim_queue *q, struct pp_sim_event *e)
@@ -59,7 +53,7 @@ void sim_queue_remove(struct sim_queue *q, struct pp_sim_event *e)
     struct sim_slot last = q->slots[q->n--];
     if (last.event == e)
         return;
-    if (i > 1 && before(&last, &q->slots[i / 2]))
+    if (i > 1 && last.key < q->slots[i / 2].key)
         move_up(q, i, last);
     else
         move_down(q, i, last);

@@ -20,8 +20,7 @@
 
 /* The queue: a binary heap. slots[0] is not used, so that an event's place 0 means "not queued". */
 struct sim_slot {
-    int64_t at_us;
-    uint64_t order;
+    unsigned __int128 key; /* (time, order) as one number */
     struct pp_sim_event *event;
 };
 
