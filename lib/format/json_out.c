@@ -9,10 +9,8 @@
 #include "base/check.h"
 #include "base/text.h"
 
-static bool plain(unsigned char c)
-{
-    return c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
-}
+/* The bytes that a string has unchanged: ASCII without controls, quotes and backslashes. */
+static const bool plain[256] = {[' ' ... '!'] = true, ['#' ... '['] = true, [']' ... 0x7f] = true};
 
 static void write_escape(struct pp_buf *b, unsigned char c)
 {
@@ -36,7 +34,7 @@ static void write_string(struct pp_buf *b, const char *s, size_t n)
     pp_buf_putc(b, '"');
     for (size_t i = 0; i < n;) {
         size_t run = i;
-        while (run < n && plain((unsigned char)s[run]))
+        while (run < n && plain[(unsigned char)s[run]])
             run++;
         pp_buf_put(b, s + i, run - i);
         i = run;
