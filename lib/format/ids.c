@@ -1,6 +1,7 @@
 /* ids.c: makes ids in base 32, and photo keys from SHA-256. */
 #include "format/ids.h"
 
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,10 +15,21 @@
  * ids sort like their values. */
 static const char base32[] = "0123456789abcdefghjkmnpqrstvwxyz";
 
+static EVP_MD *sha256_method;
+
+static void fetch_method(void)
+{
+    sha256_method = EVP_MD_fetch(NULL, "SHA256", NULL);
+}
+
+/* Fetches the method once: with EVP_sha256(), OpenSSL would look it up for each hash. */
 static void digest(uint8_t out[32], const void *p, size_t n)
 {
+    static CRYPTO_ONCE once = CRYPTO_ONCE_STATIC_INIT;
     unsigned int out_n = 32;
-    int ok = EVP_Digest(p, n, out, &out_n, EVP_sha256(), NULL);
+
+    (void)CRYPTO_THREAD_run_once(&once, fetch_method);
+    int ok = EVP_Digest(p, n, out, &out_n, sha256_method, NULL);
     pp_assert(ok == 1 && out_n == 32, "SHA-256 of bytes in memory failed");
 }
 
