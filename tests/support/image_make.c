@@ -3,6 +3,7 @@
 #include "image_make.h"
 
 #include <string.h>
+#include <zlib.h>
 
 static void be16(struct pp_buf *b, uint32_t v)
 {
@@ -68,20 +69,6 @@ static void make_jpeg(struct pp_buf *b, uint32_t w, uint32_t h)
     pp_buf_put(b, "\xff\xd9", 2);
 }
 
-static uint32_t crc32_of(const char *p, size_t n)
-{
-    uint32_t crc = 0xffffffff, of_byte[256];
-
-    for (uint32_t i = 0; i < 256; i++) {
-        of_byte[i] = i;
-        for (int k = 0; k < 8; k++)
-            of_byte[i] = of_byte[i] & 1 ? of_byte[i] >> 1 ^ 0xedb88320 : of_byte[i] >> 1;
-    }
-    for (size_t i = 0; i < n; i++)
-        crc = crc >> 8 ^ of_byte[(crc ^ (uint8_t)p[i]) & 0xff];
-    return ~crc;
-}
-
 /* Begins a chunk with a length of 0. png_end() fills in the length and the CRC. */
 static size_t png_begin(struct pp_buf *b, const char *type)
 {
@@ -95,7 +82,7 @@ static void png_end(struct pp_buf *b, size_t start)
     if (b->failed)
         return;
     patch_be32(b, start - 8, (uint32_t)(b->n - start));
-    be32(b, crc32_of(b->p + start - 4, b->n - start + 4));
+    be32(b, (uint32_t)crc32(0, (const Bytef *)b->p + start - 4, (uInt)(b->n - start + 4)));
 }
 
 void image_png_ihdr(struct pp_buf *b, uint32_t w, uint32_t h, const char tail[5])
