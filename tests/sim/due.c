@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "base/hash.h"
 #include "judge.h"
+#include "row.h"
 
 enum { NAME_MAX_BYTES = 160 };
 
@@ -68,13 +68,7 @@ static struct batch *batch_of(struct sim_due *d, const char *name)
 {
     struct batch *b;
 
-    HASH_FIND_STR(d->batches, name, b);
-    if (b)
-        return b;
-    b = calloc(1, sizeof *b);
-    pp_assert(b, "the simulator needs memory");
-    snprintf(b->name, sizeof b->name, "%s", name);
-    pp_assert(PP_HASH_ADD(d->batches, b->name, strlen(b->name), b), "the simulator needs memory");
+    SIM_ROW(d->batches, name, b);
     return b;
 }
 
@@ -90,16 +84,13 @@ static struct item *find_item(const struct sim_due *d, const char *batch, const 
 
 static struct item *item_of(struct sim_due *d, struct batch *b, const char *id)
 {
-    struct item *it = find_item(d, b->name, id);
+    char name[NAME_MAX_BYTES];
+    struct item *it;
 
-    if (it)
-        return it;
-    it = calloc(1, sizeof *it);
-    pp_assert(it, "the simulator needs memory");
+    snprintf(name, sizeof name, "%s %s", b->name, id);
+    SIM_ROW(d->items, name, it);
     it->batch = b;
-    snprintf(it->name, sizeof it->name, "%s %s", b->name, id);
     it->id = it->name + strlen(b->name) + 1;
-    pp_assert(PP_HASH_ADD(d->items, it->name, strlen(it->name), it), "the simulator needs memory");
     return it;
 }
 
@@ -109,13 +100,7 @@ static struct newest *newest_of(struct sim_due *d, const struct item *it)
     struct newest *n;
 
     snprintf(name, sizeof name, "%s %s", it->client, it->id);
-    HASH_FIND_STR(d->newest, name, n);
-    if (n)
-        return n;
-    n = calloc(1, sizeof *n);
-    pp_assert(n, "the simulator needs memory");
-    memcpy(n->name, name, sizeof name);
-    pp_assert(PP_HASH_ADD(d->newest, n->name, strlen(n->name), n), "the simulator needs memory");
+    SIM_ROW(d->newest, name, n);
     return n;
 }
 

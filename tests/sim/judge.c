@@ -14,6 +14,7 @@
 #include "import.h"
 #include "legal.h"
 #include "order.h"
+#include "row.h"
 
 enum { NAME_MAX_BYTES = 160, OBJECT_MAX_BYTES = 96, SPARE_MAX_BYTES = 64, REPORTS_MAX = 20, CALM_MS = 60000 };
 
@@ -140,13 +141,7 @@ static struct item *item_of(struct sim_judge *j, const char *batch, const char *
     struct item *it;
 
     snprintf(name, sizeof name, "%s %s", batch ? batch : "?", id ? id : "?");
-    HASH_FIND_STR(j->items, name, it);
-    if (it)
-        return it;
-    it = calloc(1, sizeof *it);
-    pp_assert(it, "the simulator needs memory");
-    memcpy(it->name, name, sizeof name);
-    pp_assert(PP_HASH_ADD(j->items, it->name, strlen(it->name), it), "the simulator needs memory");
+    SIM_ROW(j->items, name, it);
     return it;
 }
 
@@ -154,13 +149,7 @@ static struct object *object_of(struct sim_judge *j, const char *name)
 {
     struct object *o;
 
-    HASH_FIND_STR(j->objects, name, o);
-    if (o)
-        return o;
-    o = calloc(1, sizeof *o);
-    pp_assert(o, "the simulator needs memory");
-    snprintf(o->name, sizeof o->name, "%s", name);
-    pp_assert(PP_HASH_ADD(j->objects, o->name, strlen(o->name), o), "the simulator needs memory");
+    SIM_ROW(j->objects, name, o);
     return o;
 }
 
@@ -207,13 +196,10 @@ static struct spare *spare_of(struct sim_judge *j, const char *client, const cha
     struct spare *s;
 
     snprintf(name, sizeof name, "%s %s %zu", client, item, photos);
-    HASH_FIND_STR(j->spares, name, s);
-    if (s || !add)
-        return s;
-    s = calloc(1, sizeof *s);
-    pp_assert(s, "the simulator needs memory");
-    memcpy(s->name, name, sizeof name);
-    pp_assert(PP_HASH_ADD(j->spares, s->name, strlen(s->name), s), "the simulator needs memory");
+    if (add)
+        SIM_ROW(j->spares, name, s);
+    else
+        HASH_FIND_STR(j->spares, name, s);
     return s;
 }
 
