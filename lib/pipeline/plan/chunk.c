@@ -72,11 +72,13 @@ static bool add_rejected(struct plan_job *job, size_t *cap)
 enum pp_err plan_chunk_read(struct plan_job *job, struct plan_chunk_size *size)
 {
     size_t photos = 0, cap = 0, max_items = job->planner->o.params->plan_chunk;
+    /* What is left of the entry has at most one photo per length of a URL. */
+    size_t left = job->reader.r.n / sizeof(uint32_t), max_photos = CHUNK_PHOTOS + PP_ENTRY_PHOTOS_MAX;
 
     *size = (struct plan_chunk_size){0};
     job->items = pp_arena_array(&job->arena, max_items, sizeof(*job->items));
     job->fetchable =
-        pp_arena_array(&job->arena, CHUNK_PHOTOS + PP_ENTRY_PHOTOS_MAX, sizeof(struct pp_plan_photo *));
+        pp_arena_array(&job->arena, left < max_photos ? left : max_photos, sizeof(struct pp_plan_photo *));
     if (!job->items || !job->fetchable)
         return PP_ENOMEM;
     job->n_rejected = 0;
