@@ -90,11 +90,10 @@ static void send_call(struct pp_memory_line *line, struct pp_memory_call *call)
 {
     struct sim_line *l = (struct sim_line *)line;
     struct sim_weather *w = l->weather;
-    struct flight *f = calloc(1, sizeof *f);
+    struct flight *f = malloc(sizeof *f);
 
     pp_assert(f, "the simulator needs memory");
-    f->call = call;
-    f->line = l;
+    *f = (struct flight){.call = call, .line = l};
     pp_sim_event_init(&f->arrival, w->world, "arrival", on_arrival, f);
     pp_sim_event_init_on(&f->answer, line->loop, "answer", on_answer, f);
     pp_sim_event_init_on(&f->give_up, line->loop, "give up", on_give_up, f);
@@ -151,7 +150,7 @@ static bool is_lost(struct sim_weather *w, const struct pp_memory_line *to)
 
 static void carry(struct sim_weather *w, struct pp_loop *loop, struct errand what)
 {
-    struct errand *e = calloc(1, sizeof *e);
+    struct errand *e = malloc(sizeof *e);
 
     pp_assert(e, "the simulator needs memory");
     *e = what;

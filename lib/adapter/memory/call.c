@@ -17,13 +17,11 @@ static void free_call(struct pp_memory_call *call)
 enum pp_err pp_memory_submit(struct pp_memory_line *line, const struct pp_memory_op *op, void *server,
                              struct pp_req *req)
 {
-    struct pp_memory_call *call = calloc(1, sizeof *call);
+    struct pp_memory_call *call = malloc(sizeof *call);
 
     if (!call)
         return PP_ENOMEM;
-    call->op = op;
-    call->server = server;
-    call->req = req;
+    *call = (struct pp_memory_call){.op = op, .server = server, .req = req};
     pp_arena_init(&call->copied, 0);
     if (line->send) {
         line->send(line, call);
