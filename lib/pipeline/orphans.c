@@ -111,7 +111,7 @@ static void look_up(struct pp_orphans *o)
         submit(o, remove_unknown, on_removed);
         return;
     }
-    o->lookup = (struct pp_store_object){.req = pp_ask_request(&o->ask, on_looked_up)};
+    o->lookup = (struct pp_store_object){.req = pp_ask_request(&o->ask, on_looked_up), .former = true};
     memcpy(o->lookup.sha256, o->names[o->at].sha256, PP_SHA256_BYTES);
     enum pp_err err = store->ops->object(store, &o->lookup);
     if (!pp_ask_submitted(&o->ask, err))

@@ -225,6 +225,47 @@ static void lists_of_batches_use_their_indexes(void **state)
     sqlite3_close(db);
 }
 
+/* Returns the error of the search for the object of a content; `former`: as the request has it. */
+static enum pp_err find_object(struct store_kit *k, const char *content, bool former)
+{
+    struct pp_object object = sk_object(content);
+    struct pp_store_object r = {.former = former};
+    memcpy(r.sha256, object.sha256, sizeof r.sha256);
+    KIT_RUN(k, object, &r);
+    if (r.req.err == PP_OK)
+        assert_memory_equal(r.object.sha256, object.sha256, sizeof object.sha256);
+    return r.req.err;
+}
+
+/* The bytes of a photo change. The store knows its former object until retention has removed the
+ * results that name it. */
+static void former_objects(void **state)
+{
+    struct store_kit *k = *state;
+    static const char *const contents[] = {"first", "second", "second"};
+    for (size_t i = 0; i < sizeof contents / sizeof *contents; i++) {
+        struct pp_store_plan *r = sk_plan_of(k, "c", "b_1", "a: p");
+        r->batch_id = pp_arena_printf(&k->arena, "b_%zu", i);
+        r->refresh = PP_REFRESH_ALWAYS;
+        r->items[0].photos[0].always = true;
+        KIT_OK(k, plan, r);
+        struct pp_settlement s = sk_settlement(sk_claim_photo(k, "c", "p"), PP_OUTCOME_STORED);
+        s.outcome.object = sk_object(contents[i]);
+        sk_settle(k, KIT_WORKER, &s, 1);
+    }
+    assert_int_equal(find_object(k, "first", false), PP_ENOTFOUND);
+    assert_int_equal(find_object(k, "first", true), PP_OK);
+    assert_int_equal(find_object(k, "second", false), PP_OK);
+    assert_int_equal(find_object(k, "third", true), PP_ENOTFOUND);
+    struct pp_store_clean clean = {.finished_before_ms = k->now, .limit = 100};
+    KIT_OK(k, clean, &clean);
+    assert_int_equal(find_object(k, "first", true), PP_OK);
+    clean.finished_before_ms = k->now + 1;
+    KIT_OK(k, clean, &clean);
+    assert_int_equal(find_object(k, "first", true), PP_ENOTFOUND);
+    assert_int_equal(find_object(k, "second", true), PP_OK);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, sk_open, sk_close)
 
 int main(void)
@@ -239,6 +280,7 @@ int main(void)
         T(a_disk_that_fails),
         T(a_page_ends_after_its_bytes),
         T(lists_of_batches_use_their_indexes),
+        T(former_objects),
     };
     int failed = pp_suite_task_store(&subject);
     return failed + cmocka_run_group_tests_name("sqlite's own", own, NULL, NULL);

@@ -315,7 +315,11 @@ struct pp_store_photo { /* reads a photo's record and its open task, for explain
 struct pp_store_object {
     struct pp_req req;
     uint8_t sha256[PP_SHA256_BYTES];
-    const char *client;      /* searches only photos of this client; NULL: of any client */
+    const char *client; /* searches only photos of this client; NULL: of any client */
+    /* `client` is NULL: finds also an object that a photo had before its bytes changed, because
+     * results may name it; object.type is then 0. Only stores of a single process know such
+     * objects. */
+    bool former;
     struct pp_object object; /* out: the object that was found */
 };
 

@@ -54,9 +54,10 @@ enum pp_err pp_ms_run_object(struct pp_memory_store *s, struct pp_store_object *
         struct pp_ms_object *o = NULL;
         if (!r->client || !strcmp(r->client, c->name))
             HASH_FIND(hh, c->objects, r->sha256, sizeof r->sha256, o);
-        if (!o)
+        if (!o || (o->photos == 0 && (!r->former || r->client)))
             continue;
-        r->object = o->object;
+        r->object = o->photos > 0 ? o->object : (struct pp_object){0};
+        memcpy(r->object.sha256, r->sha256, sizeof r->sha256);
         return PP_OK;
     }
     return PP_ENOTFOUND;

@@ -99,8 +99,9 @@ struct pp_ms_object *pp_ms_object(struct pp_ms_client *c, const struct pp_object
 void pp_ms_object_drop(struct pp_ms_client *c, struct pp_ms_object *object)
 {
     pp_assert(!object || object->photos > 0, "an object is dropped that no photo has");
-    if (object && --object->photos == 0)
-        DROP(c->objects, object);
+    (void)c; /* the client keeps it: results may name it (pp_store_object.former) */
+    if (object)
+        object->photos--;
 }
 
 /* --- workers --- */

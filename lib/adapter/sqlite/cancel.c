@@ -168,6 +168,7 @@ enum pp_err pp_sw_clean(struct pp_sw *w, struct pp_store_clean *r)
 {
     struct old_item items[LIST];
     r->items = 0;
+    pp_sq_run(&w->db, PP_Q_FORMER_CLEAN, "i", r->finished_before_ms);
     while (r->items < r->limit && w->db.err == PP_OK) {
         int64_t num = pp_sq_int(&w->db, 0, PP_Q_BATCH_OLD, "i", r->finished_before_ms);
         struct pp_sw_batch *b = num ? pp_sw_batch(w, num) : NULL;

@@ -351,5 +351,10 @@ enum pp_err pp_sr_object(struct pp_sq_db *db, struct pp_store_object *r)
             r->object = photo.object;
     }
     pp_sq_done(st);
+    if (!found && r->former && !r->client && pp_sq_int(db, 0, PP_Q_FORMER_FIND, "i", sha) == 1) {
+        r->object = (struct pp_object){0};
+        memcpy(r->object.sha256, r->sha256, sizeof r->sha256);
+        found = true;
+    }
     return found ? db->err : pp_sq_refuse(db, PP_ENOTFOUND);
 }

@@ -16,7 +16,7 @@
 #ifndef PP_ADAPTER_SQLITE_SCHEMA_H
 #define PP_ADAPTER_SQLITE_SCHEMA_H
 
-#define PP_STORE_VERSION 3
+#define PP_STORE_VERSION 4
 extern const char *const pp_store_schema[PP_STORE_VERSION];
 
 #define PP_SQ_TASK_COLUMNS \
@@ -108,6 +108,9 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
     X(PHOTO_SKIP, "UPDATE photos SET rec=?2 WHERE num=?1")                                                   \
     X(PHOTO_BY_SHA, "SELECT rec FROM photos WHERE sha=?1")                                                   \
     X(PHOTO_BY_SHA_CLIENT, "SELECT rec FROM photos WHERE sha=?1 AND client=?2")                              \
+    X(FORMER_ADD, "INSERT OR REPLACE INTO former SELECT sha, ?3 FROM photos WHERE num=?1 AND sha<>?2")       \
+    X(FORMER_FIND, "SELECT 1 FROM former WHERE sha=?1")                                                      \
+    X(FORMER_CLEAN, "DELETE FROM former WHERE at<?1")                                                        \
     X(PHOTO_STATE, "SELECT p.rec, t.num, t.worker, t.tier, t.losses, t.attempts, t.due"                      \
                    " FROM photos p LEFT JOIN tasks t ON t.num=p.task WHERE p.client=?1 AND p.key=?2")        \
     /* tasks and their waiters */                                                                            \

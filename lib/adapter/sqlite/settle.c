@@ -51,14 +51,16 @@ static void drop_task(struct pp_sw *w, const struct held *h)
 
 /* --- settle --- */
 
-static void write_photo(struct pp_sw *w, const struct held *h, const struct pp_photo *photo)
+static void write_photo(struct pp_sw *w, const struct held *h, const struct pp_photo *photo, int64_t now_ms)
 {
+    int64_t sha = pp_packed_sha(photo->object.sha256);
+
     pp_buf_reset(&w->buf);
     pp_pack_photo(&w->buf, photo);
-    if (photo->object.type)
-        pp_sq_run(&w->db, PP_Q_PHOTO_SET, "iib", h->photo, pp_packed_sha(photo->object.sha256), w->buf.p,
-                  w->buf.n);
-    else
+    if (photo->object.type) {
+        pp_sq_run(&w->db, PP_Q_FORMER_ADD, "iii", h->photo, sha, now_ms);
+        pp_sq_run(&w->db, PP_Q_PHOTO_SET, "iib", h->photo, sha, w->buf.p, w->buf.n);
+    } else
         pp_sq_run(&w->db, PP_Q_PHOTO_SET, "inb", h->photo, w->buf.p, w->buf.n);
 }
 
@@ -77,7 +79,7 @@ static void climb(struct pp_sw *w, const struct held *h, const struct pp_outcome
     photo.skips = 0;
     photo.failed_at = now_ms;
     photo.fail_detail = o->detail;
-    write_photo(w, h, &photo);
+    write_photo(w, h, &photo, now_ms);
 }
 
 static void settle_final(struct pp_sw *w, const struct held *h, const struct pp_settlement *s, int64_t now_ms)
@@ -90,7 +92,7 @@ static void settle_final(struct pp_sw *w, const struct held *h, const struct pp_
                                        .fetched_at = o->fetched_at,
                                        .etag = s->etag,
                                        .last_modified = s->last_modified};
-        write_photo(w, h, &photo);
+        write_photo(w, h, &photo, now_ms);
     } else if (s->ladder) {
         climb(w, h, o, now_ms);
     } else {

@@ -59,6 +59,10 @@ const char *const pp_store_schema[PP_STORE_VERSION] = {
     "ALTER TABLE batches ADD COLUMN rejected INTEGER NOT NULL DEFAULT 0;"
     "CREATE INDEX batches_state ON batches(state, id);"
     "CREATE INDEX batches_client_state ON batches(client, state, id);",
+
+    /* version 4: objects that photos had before their bytes changed */
+    "CREATE TABLE former(sha INTEGER PRIMARY KEY, at INTEGER NOT NULL);"
+    "CREATE INDEX former_at ON former(at);",
 };
 
 static const char *const sql[] = {PP_STORE_QUERIES(PP_SQ_TEXT)};
