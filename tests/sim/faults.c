@@ -218,6 +218,7 @@ static void on_tick(void *data)
         {"settings", s->settings_every_ms, sim_settings_change},
         {"cancel", s->cancel_every_ms, sim_orders_cancel},
         {"replay", s->replay_every_ms, sim_orders_replay},
+        {"upgrade", s->upgrade_every_ms, sim_upgrade_begin},
     };
 
     for (size_t i = 0; i < f->n_nodes; i++)

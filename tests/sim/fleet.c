@@ -80,7 +80,6 @@ static struct sim_weather weather(struct sim_fleet *f, const char *name)
                                 .trace = f->trace,
                                 .way_us = s->way_us,
                                 .jitter_us = s->jitter_us,
-                                .timeout_ms = 5000,
                                 .lose_requests = s->lose_requests,
                                 .lose_answers = s->lose_answers,
                                 .late = s->late,
@@ -118,7 +117,7 @@ static void add_nodes(struct sim_fleet *f, unsigned n, unsigned roles, const cha
     for (unsigned i = 0; i < n; i++) {
         struct sim_node *node = &f->nodes[f->n_nodes++];
         pp_assert(f->n_nodes <= SIM_PROCESSES_MAX, "too many nodes");
-        *node = (struct sim_node){.fleet = f, .roles = roles};
+        *node = (struct sim_node){.fleet = f, .roles = roles, .config = f->upgrade.config};
         snprintf(node->name, sizeof node->name, "%s%u", name, i + 1);
         sim_node_start(node);
         if (f->swarm.drift_ppm > 0)
@@ -177,6 +176,7 @@ struct sim_fleet *sim_fleet_open(const struct sim_swarm *swarm, const struct sim
     f->broker_weather = weather(f, "broker");
     open_servers(f);
     f->hooks = sim_hooks_open(f);
+    sim_upgrade_open(f);
     add_nodes(f, swarm->all_roles, ALL, "all");
     add_nodes(f, swarm->apis, PP_ROLE_API, "api");
     add_nodes(f, swarm->ingests, PP_ROLE_INGEST, "ingest");

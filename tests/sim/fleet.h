@@ -26,6 +26,7 @@
 #include "pipeline/accept/accept.h"
 #include "pipeline/pipeline.h"
 #include "swarm.h"
+#include "upgrade.h"
 
 enum { SIM_SETTING_RPM_MIN = 60 }; /* the lowest limit that the operator sets */
 
@@ -48,6 +49,7 @@ struct sim_node {
     unsigned roles;
     enum sim_node_state state;
     unsigned starts;
+    struct sim_config config;       /* of the next process of this node */
     struct pp_memory_ingest *disk;  /* with the role api: the journal, which survives the process */
     struct pp_sim_process *process; /* the newest process of this node */
     struct sim_part *part;          /* what that process has open; left alone after a crash */
@@ -97,8 +99,9 @@ struct sim_fleet {
     uint64_t faults;              /* besides those of the weathers and of the hosts */
     bool calm;                    /* no further faults */
     struct sim_node *hit;         /* the node to which the current fault happens; NULL: none */
-    struct sim_node *sender;      /* crashes when `doom` comes; NULL: none */
-    struct sim_trace *trace;      /* what happened lately */
+    struct sim_upgrade upgrade;
+    struct sim_node *sender; /* crashes when `doom` comes; NULL: none */
+    struct sim_trace *trace; /* what happened lately */
     struct pp_sim_event tick, doom;
     FILE *note; /* gets a line for each fault; NULL: none does */
 };

@@ -216,7 +216,7 @@ void sim_judge_calm(struct sim_judge *j)
 
 bool sim_judge_is_calm(const struct sim_judge *j)
 {
-    return j->calm_ms > 0 && pp_sim_now_ms(j->f->world) >= j->calm_ms;
+    return j->calm_ms > 0 && pp_sim_now_ms(j->f->world) >= j->calm_ms && !sim_upgrade_goes_on(j->f);
 }
 
 /* --- reading a result --- */
@@ -380,7 +380,8 @@ int64_t sim_judge_bound_ms(const struct sim_judge *j)
     }
     int64_t by_rate = rpm ? turns * 60000 / rpm : 0;
     int64_t by_places = turns * TIMEOUT_MS / places;
-    return START_MS + 10 * s->lease_ms + DELAYS_MS + SLOW_MS + by_rate + by_places;
+    return START_MS + 10 * sim_config_longest_lease_ms(s) + sim_upgrade_bound_ms(j->f) + DELAYS_MS + SLOW_MS +
+           by_rate + by_places;
 }
 
 /* --- the end --- */

@@ -38,7 +38,7 @@ void sim_judge_accepted(struct sim_judge *j, const struct sim_promise *promise, 
  * own; and only Redis has the key of a post whose process has crashed (journal_queue.h). So one
  * more batch that looks like this one may have results. */
 void sim_judge_sent_again(struct sim_judge *j, const struct sim_promise *promise);
-/* All faults have ended: from some time on, each result is sent once. */
+/* All faults have ended, and the last upgrade: from some time on, each result is sent once. */
 void sim_judge_calm(struct sim_judge *j);
 /* Returns true if sim_judge_calm() was called long ago. A fault that has ended can still make
  * requests fail for a while; that time is over then. */

@@ -78,6 +78,7 @@ static void on_arrival(void *data)
         }
         return;
     }
+        return;
     sim_trace_arrived(w->trace, f->note);
     pp_memory_run(f->call);
     if (ended)
@@ -117,7 +118,7 @@ static void send_call(struct pp_memory_line *line, struct pp_memory_call *call)
     note->late = late > 0;
     if (!f->lost)
         pp_sim_event_in(&f->arrival, way_us(w) + late);
-    pp_sim_event_in(&f->give_up, w->timeout_ms * 1000);
+    pp_sim_event_in(&f->give_up, l->patience_ms * 1000);
 }
 
 /* --- what servers tell processes --- */
@@ -179,8 +180,10 @@ void sim_carry(void *weather, struct pp_memory_notice *notice)
         carry(weather, notice->line->loop, (struct errand){.notice = notice});
 }
 
-void sim_line_open(struct sim_line *l, struct pp_loop *loop, struct sim_weather *weather)
+void sim_line_open(struct sim_line *l, struct pp_loop *loop, struct sim_weather *weather, int64_t patience_ms)
 {
-    *l = (struct sim_line){
-        .line = {.loop = loop, .send = send_call}, .process = pp_sim_loop_process(loop), .weather = weather};
+    *l = (struct sim_line){.line = {.loop = loop, .send = send_call},
+                           .process = pp_sim_loop_process(loop),
+                           .weather = weather,
+                           .patience_ms = patience_ms};
 }

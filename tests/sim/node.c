@@ -21,13 +21,18 @@ static const int64_t delays_ms[] = {1000, 10000, 60000};
  * roles serve all tiers. */
 static void set_tiers(const struct sim_node *n, struct pp_params *p)
 {
-    const struct sim_swarm *s = &n->fleet->swarm;
+    static const int64_t timeouts_ms[SIM_TIERS] = {1000, 5000, 30000};
+    const struct sim_config *c = &n->config;
     bool first = strcmp(n->name, "worker1") == 0;
-    unsigned all = (1u << s->n_tiers) - 1;
+    unsigned all = (1u << c->n_tiers) - 1;
 
+    p->n_tiers = c->n_tiers;
+    for (unsigned i = 0; i < c->n_tiers; i++)
+        p->tiers[i] = (struct pp_tier){.timeout_ms = timeouts_ms[SIM_TIERS - c->n_tiers + i],
+                                       .concurrency = c->sizes[i]};
     p->tiers_served = all;
     snprintf(p->tiers_text, sizeof p->tiers_text, "all");
-    if (!s->kinds || s->n_tiers == 1 || n->roles != PP_ROLE_WORKER || s->workers == 1)
+    if (!c->kinds || c->n_tiers == 1 || n->roles != PP_ROLE_WORKER || n->fleet->swarm.workers == 1)
         return;
     p->tiers_served = first ? 1 : all & ~1u;
     snprintf(p->tiers_text, sizeof p->tiers_text, "%s", first ? "first" : "rest");
@@ -35,15 +40,12 @@ static void set_tiers(const struct sim_node *n, struct pp_params *p)
 
 static void set_params(struct sim_part *part)
 {
-    static const struct pp_tier tiers[] = {{.timeout_ms = 1000, .concurrency = 64},
-                                           {.timeout_ms = 5000, .concurrency = 64},
-                                           {.timeout_ms = 30000, .concurrency = 64}};
     static const struct pp_port_range web[] = {{.lo = 80, .hi = 80}, {.lo = 443, .hi = 443}};
     const struct sim_swarm *s = &part->node->fleet->swarm;
+    const struct sim_config *c = &part->node->config;
     struct pp_params *p = &part->params;
 
-    *p = (struct pp_params){.n_tiers = s->n_tiers,
-                            .policy = {.ports = web, .n_ports = 2},
+    *p = (struct pp_params){.policy = {.ports = web, .n_ports = 2},
                             .max_bytes = 1 << 20,
                             .max_pixels = 100000000,
                             .max_redirects = 5,
@@ -51,31 +53,31 @@ static void set_params(struct sim_part *part)
                             .client_rpm = s->rpm,
                             .client_concurrency = s->concurrency,
                             .retry = {.max_attempts = 4, .delays_ms = delays_ms, .n_delays = 3},
-                            .router_interval_ms = 10000,
+                            .router_interval_ms = c->router_interval_ms,
                             .router_half_life_ms = 600000,
+                            .router_save_ms = c->router_save_ms,
                             .router_min_samples = 5,
                             .router_margin = 1.2,
-                            .threads = s->threads,
-                            .lease_ms = s->lease_ms,
-                            .drain_ms = s->drain_ms,
-                            .gather_ms = 5,
-                            .gather_max_ms = 100,
-                            .high_water = 1000000,
+                            .threads = c->threads,
+                            .lease_ms = c->lease_ms,
+                            .drain_ms = c->drain_ms,
+                            .gather_ms = c->gather_ms,
+                            .gather_max_ms = c->gather_max_ms,
+                            .high_water = c->high_water,
                             .queue_bytes = 1 << 30,
                             .max_keys = 100000,
-                            .plan_chunk = s->plan_chunk,
+                            .plan_chunk = c->plan_chunk,
                             .max_body = 32 << 20,
                             .max_items = 10000,
                             .max_photos_per_item = 100,
                             .idempotency_ms = RETENTION_MS,
                             .results_ms = RETENTION_MS,
-                            .max_posts = 16,
+                            .max_posts = c->max_posts,
                             .max_subscribers = 100,
                             .events_ms = RETENTION_MS,
                             .events_bytes = s->events_kib > 0 ? (uint64_t)s->events_kib << 10 : 1 << 30,
                             .started_wall_ms = pp_clock_wall_ms()};
     set_tiers(part->node, p);
-    memcpy(p->tiers, &tiers[3 - s->n_tiers], s->n_tiers * sizeof tiers[0]);
     snprintf(p->worker, sizeof p->worker, "%s-%u", part->node->name, part->node->starts);
     snprintf(p->host, sizeof p->host, "%s", part->node->name);
 }
@@ -128,9 +130,10 @@ static void open_part(struct sim_part *part)
     int64_t boot, date;
 
     part->loop = pp_loop_open();
-    sim_line_open(&part->to_store, part->loop, &n->fleet->store_weather);
-    sim_line_open(&part->to_redis, part->loop, &n->fleet->redis_weather);
-    sim_line_open(&part->to_broker, part->loop, &n->fleet->broker_weather);
+    sim_line_open(&part->to_store, part->loop, &n->fleet->store_weather, n->config.patience_ms);
+    sim_line_open(&part->to_redis, part->loop, &n->fleet->redis_weather, n->config.patience_ms);
+    sim_line_open(&part->to_broker, part->loop, &n->fleet->broker_weather, n->config.patience_ms);
+    part->to_store.owner = part->to_redis.owner = part->to_broker.owner = part;
     set_params(part);
     open_ports(part);
     part->access = (struct sim_access){n->fleet->net, n->name};

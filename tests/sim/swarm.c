@@ -125,6 +125,8 @@ struct sim_swarm sim_swarm_draw(uint64_t seed, int64_t busy_ms)
     draw_orders(&s, &r);
     s.crash_senders = pp_rng_below(&r, 3) == 0 ? between(&r, 1, 40) : 0;
     s.quiet_ms = pp_rng_below(&r, 3) == 0 ? 1 + (int64_t)pp_rng_below(&r, (uint64_t)busy_ms / 4 + 1) : 0;
+    s.upgrade_every_ms = sometimes(&r, 60000, 300000);
+    s.high_water = pp_rng_below(&r, 3) == 0 ? between(&r, 20, 500) : 0;
     return s;
 }
 
@@ -209,6 +211,8 @@ static const struct sim_field fields[] = {
     FAULT(hook_dead, 1),
     FAULT(hook_down_every_ms, DAY_MS),
     FAULT(events_kib, 1 << 20),
+    FAULT(upgrade_every_ms, DAY_MS),
+    FAULT(high_water, 1000000),
 #undef FIELD
 #undef SIZE
 #undef FAULT
@@ -274,6 +278,8 @@ bool sim_swarm_runs(const struct sim_swarm *s)
 {
     int64_t n = (int64_t)s->all_roles + s->apis + s->ingests + s->workers + s->others;
 
+        return n == 1 && s->all_roles == 1 && s->cut_every_ms + s->redis_down_every_ms == 0 &&
+               s->store_down_every_ms + s->redis_forgets_every_ms == 0;
     return n <= SIM_PROCESSES_MAX &&
            (s->all_roles > 0 || (s->apis > 0 && s->ingests > 0 && s->workers > 0 && s->others > 0));
 }

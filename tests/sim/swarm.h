@@ -48,6 +48,8 @@ struct sim_swarm {
     unsigned hook_dead;    /* 1: the last endpoint never answers */
     int64_t hook_down_every_ms;
     int64_t events_kib; /* the log keeps so much of its newest events; 0: all */
+    int64_t upgrade_every_ms;
+    uint32_t high_water; /* of the ingest queue, in photos; 0: no batch is refused */
 };
 
 /* Draws a swarm from its seed. */
