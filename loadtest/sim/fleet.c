@@ -201,7 +201,7 @@ static void open_node(struct scale_node *n, unsigned number)
         scale_line_open(&n->lines[i], n->loop, &f->servers[server_of[i]], (enum scale_port)i, number);
     set_params(n);
     open_ports(n);
-    n->access = (struct sim_access){f->net, n->name};
+    n->access = (struct sim_access){.net = f->net, .process = n->name};
     p->roles = n->roles;
     p->loop = n->loop;
     p->params = &n->params;

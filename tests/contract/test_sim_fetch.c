@@ -73,7 +73,7 @@ static void world_open(struct world *w)
         .data = w,
         .record = {.concurrency = PLACES, .keep = true, .violated = on_violation, .data = w}});
     assert_non_null(w->net);
-    w->access = (struct sim_access){w->net, "w1"};
+    w->access = (struct sim_access){.net = w->net, .process = "w1"};
     struct pp_fetch_factory factory = sim_fetch_factory(&w->access);
     assert_int_equal(factory.open(factory.data, o.loop, &w->k.fetcher, &w->k.resolver), PP_OK);
     o.fetcher = w->k.fetcher;

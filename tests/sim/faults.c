@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "bounds.h"
 #include "fleet.h"
 #include "order.h"
 #include "stream.h"
@@ -224,6 +225,7 @@ static void on_tick(void *data)
     for (size_t i = 0; i < f->n_nodes; i++)
         if (f->nodes[i].state == SIM_NODE_DOWN && !pp_sim_event_pending(&f->nodes[i].act))
             act_in(&f->nodes[i], (int64_t)below(f, 5000));
+    sim_bounds_look(f->bounds);
     if (!f->calm) {
         recover(f);
         for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {

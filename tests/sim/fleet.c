@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "bounds.h"
 #include "due.h"
 #include "import.h"
 #include "judge.h"
@@ -78,6 +79,7 @@ static struct sim_weather weather(struct sim_fleet *f, const char *name)
     return (struct sim_weather){.world = f->world,
                                 .name = name,
                                 .trace = f->trace,
+                                .arrived = sim_bounds_process,
                                 .way_us = s->way_us,
                                 .jitter_us = s->jitter_us,
                                 .lose_requests = s->lose_requests,
@@ -156,6 +158,7 @@ struct sim_fleet *sim_fleet_open(const struct sim_swarm *swarm, const struct sim
     f->stream = sim_stream_open(f);
     f->due = sim_due_open(f);
     f->legal = sim_legal_open(f);
+    f->bounds = sim_bounds_open(f);
     f->orders = sim_orders_open(f);
     f->net =
         sim_internet_open(&(struct sim_internet_options){.seed = swarm->seed,

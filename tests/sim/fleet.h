@@ -37,6 +37,7 @@ struct sim_readers;
 struct sim_orders;
 struct sim_due;
 struct sim_legal;
+struct sim_bounds;
 struct sim_http;
 struct sim_setting;
 struct sim_fleet;
@@ -90,6 +91,7 @@ struct sim_fleet {
     struct sim_judge *judge;
     struct sim_due *due;     /* what is due of cancelled and replayed batches */
     struct sim_legal *legal; /* watches the task store */
+    struct sim_bounds *bounds;
     struct sim_imports *imports;
     struct sim_stream *stream;
     struct sim_readers *readers;

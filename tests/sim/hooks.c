@@ -73,6 +73,7 @@ static void report(const struct hook *k, const char *rule, const char *what, con
 struct visit {
     struct hook *hook;
     struct pp_exchange *x; /* NULL: the caller has given up */
+    unsigned *in_flight;   /* number of posts of the caller's process */
     struct pp_sim_event arrival, answer;
     int status; /* 0: the connection is cut */
     bool accepts, silent, refused;
@@ -174,6 +175,7 @@ static void on_answer(void *data)
     struct pp_exchange *x = v->x;
 
     if (x) {
+        --*v->in_flight;
         x->impl = NULL;
         x->status = v->status;
         if (v->retry_after_s > 0)
@@ -194,6 +196,7 @@ static void on_answer(void *data)
 struct hook_fetcher {
     struct pp_fetcher base;
     struct sim_hooks *hooks;
+    struct sim_hook_access *access;
     struct pp_loop *loop;
     struct pp_fetcher *inner;
 };
@@ -241,6 +244,8 @@ static enum pp_err start_post(struct hook_fetcher *f, struct pp_exchange *x)
     clear(x);
     v->hook = hook_at(h, x->host);
     v->x = x;
+    v->in_flight = &f->access->posts;
+    ++*v->in_flight;
     v->n = x->post_n;
     memcpy(v->body, x->post, x->post_n);
     read_headers(v, x->headers);
@@ -273,6 +278,7 @@ static void fetcher_abort(struct pp_fetcher *base, struct pp_exchange *x)
     }
     struct visit *v = x->impl;
     pp_assert(v && v->x == x, "the post is not in flight");
+    --*v->in_flight;
     v->x = NULL;
     x->impl = NULL;
 }
@@ -299,7 +305,7 @@ static enum pp_err open_fetcher(void *data, struct pp_loop *loop, struct pp_fetc
     struct hook_fetcher *f = calloc(1, sizeof *f);
 
     pp_assert(f, "the simulator needs memory");
-    *f = (struct hook_fetcher){.base = {&ops}, .hooks = access->hooks, .loop = loop};
+    *f = (struct hook_fetcher){.base = {&ops}, .hooks = access->hooks, .access = access, .loop = loop};
     *fetcher = &f->base;
     return access->inner.open(access->inner.data, loop, &f->inner, resolver);
 }

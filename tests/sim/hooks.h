@@ -19,6 +19,7 @@ struct sim_hooks;
 struct sim_hook_access {
     struct sim_hooks *hooks;
     struct pp_fetch_factory inner; /* for everything that is not a post */
+    unsigned posts;                /* number of posts in flight */
 };
 
 /* Writes the endpoints into the delivery store, before anything finishes. */

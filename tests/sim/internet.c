@@ -275,6 +275,10 @@ void sim_visit_close(struct sim_visit *v)
 
 void sim_visit_lose(struct sim_visit *v)
 {
+    if (v->host->net->o.closes) {
+        sim_visit_close(v);
+        return;
+    }
     sim_internet_advance(v->host->net);
     unref(v);
 }
@@ -380,6 +384,8 @@ static enum pp_err open_ports(void *data, struct pp_loop *loop, struct pp_fetche
 
     *fetcher = sim_fetcher_open(access->net, access->process, loop);
     *resolver = sim_resolver_open(access->net, access->process, loop);
+    if (*fetcher)
+        sim_fetcher_count(*fetcher, &access->exchanges);
     return *fetcher && *resolver ? PP_OK : PP_ENOMEM;
 }
 

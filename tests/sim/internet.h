@@ -41,6 +41,9 @@ struct sim_internet_options {
      *     const struct fetch_run *r = pp_container_of(x, const struct fetch_run, x);
      *     return r->deadline_ms - run_now(r); */
     int64_t (*time_left)(void *data, const struct pp_exchange *x);
+    /* A process that crashes leaves a machine that closes its connections. false: its machine is
+     * lost, too. */
+    bool closes;
     void *data;
     struct sim_record_options record;
 };
@@ -60,10 +63,11 @@ struct sim_record *sim_internet_record(struct sim_internet *net);
  * Requests in flight keep the answers that are decided. */
 void sim_internet_calm(struct sim_internet *net);
 /* The process ends at once, or its machine is lost: no callback of its exchanges and look-ups
- * follows. Requests that were sent arrive, and stay in flight until they are answered or until
- * their deadlines. Must be called while the timers of the process can be closed. After this, the
- * fetchers and resolvers of the process do nothing; closing them is allowed, but not necessary. A
- * new process may have the same name. For a process that is frozen, nothing has to be called. */
+ * follows. Requests that were sent arrive. Unless options.closes is set, they stay in flight until
+ * they are answered or until their deadlines. Must be called while the timers of the process can be
+ * closed. After this, the fetchers and resolvers of the process do nothing; closing them is
+ * allowed, but not necessary. A new process may have the same name. For a process that is frozen,
+ * nothing has to be called. */
 void sim_internet_crash(struct sim_internet *net, const char *process);
 /* Returns the number of requests that are in flight at a host, by the origin's account. */
 unsigned sim_internet_in_flight(struct sim_internet *net, const char *host);
@@ -74,12 +78,15 @@ unsigned sim_internet_in_flight(struct sim_internet *net, const char *host);
  * memory. */
 struct pp_fetcher *sim_fetcher_open(struct sim_internet *net, const char *process, struct pp_loop *loop);
 struct pp_resolver *sim_resolver_open(struct sim_internet *net, const char *process, struct pp_loop *loop);
+/* From now on the fetcher also counts its exchanges in flight in *n. None may be in flight. */
+void sim_fetcher_count(struct pp_fetcher *fetcher, unsigned *n);
 
 /* One process's access to the internet. The owner keeps it, and `process`, until the process's
  * fetchers are closed. */
 struct sim_access {
     struct sim_internet *net;
     const char *process;
+    unsigned exchanges; /* number of exchanges in flight of its fetchers */
 };
 /* Returns the factory for the process's fetch loops. */
 struct pp_fetch_factory sim_fetch_factory(struct sim_access *access);
@@ -128,7 +135,7 @@ int64_t sim_visit_travels_ms(const struct sim_visit *v);
 const struct sim_answer *sim_visit_answer(struct sim_visit *v, int64_t *arrived_ms);
 /* The sender closes the connection, or has the whole answer. */
 void sim_visit_close(struct sim_visit *v);
-/* The sender is gone, and nobody closes the connection. */
+/* The sender is gone; nobody closes the connection, unless options.closes is set. */
 void sim_visit_lose(struct sim_visit *v);
 
 #endif

@@ -11,6 +11,7 @@
  *   I3, I9   by the changes of the task store (legal.h)
  *   I4 to I6 by the internet's record (record.h)
  *   I7       each stored photo's object is there, and its bytes have the hash
+ *   I8       what is in use does not exceed its bound (bounds.h)
  *
  * A violation is reported once, with what was expected and what was seen. */
 #ifndef PP_SIM_JUDGE_H

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "bounds.h"
 #include "judge.h"
 
 enum { NAME_MAX_BYTES = 96 };
@@ -146,6 +147,8 @@ static void see_task(void *data, const struct pp_memory_task *t)
 
     l->seen++;
     check_lapse(l, t);
+    if (t->worker)
+        sim_bounds_claim(l->f->bounds, t->worker);
     if (p->state == t->state && p->epoch == t->epoch && !strcmp(p->worker, t->worker ? t->worker : ""))
         return;
     snprintf(text, sizeof text,
@@ -158,7 +161,9 @@ static void see_task(void *data, const struct pp_memory_task *t)
 void sim_legal_look(struct sim_legal *l)
 {
     l->seen = 0;
+    sim_bounds_claims_begin(l->f->bounds);
     pp_memory_store_each_task(l->f->store, see_task, l);
+    sim_bounds_claims_end(l->f->bounds);
     if (l->seen != l->tasks)
         sim_judge_report(l->f->judge, "I9", NULL, "tasks have gone, or come, without a transition");
 }

@@ -34,6 +34,7 @@ static void end_flight(struct flight *f, enum pp_err err)
     struct pp_memory_call *call = f->call;
 
     f->ended = true;
+    f->line->in_flight--;
     sim_trace_ended(f->line->weather->trace, f->note, err == PP_OK ? call->err : err);
     pp_sim_event_cancel(&f->answer);
     pp_sim_event_cancel(&f->give_up);
@@ -81,6 +82,7 @@ static void on_arrival(void *data)
         return;
     sim_trace_arrived(w->trace, f->note);
     pp_memory_run(f->call);
+    w->arrived(f->line->owner);
     if (ended)
         free(f);
     else if (!f->answer_lost)
@@ -100,6 +102,7 @@ static void send_call(struct pp_memory_line *line, struct pp_memory_call *call)
     pp_sim_event_init_on(&f->give_up, line->loop, "give up", on_give_up, f);
     if (pp_sim_process_crashed(l->process)) /* Its callback goes on until it returns; nothing leaves. */
         return;
+    l->in_flight++;
     f->note = sim_trace_call(w->trace, pp_sim_process_name(l->process), w->name, call);
     if (w->down || l->cut) {
         w->faults++;

@@ -39,6 +39,7 @@ struct net_fetcher {
     struct pp_fetcher base;
     struct sim_endpoint end;
     struct pp_list transfers;
+    unsigned *count; /* also has their number; NULL: nothing has */
 };
 
 struct transfer {
@@ -93,6 +94,8 @@ static void go_on(struct transfer *t, enum stage stage, int64_t ms)
 static void transfer_free(struct transfer *t)
 {
     pp_list_remove(&t->f->transfers, &t->node);
+    if (t->f->count)
+        --*t->f->count;
     pp_timer_close(t->timer);
     pp_buf_fini(&t->body);
     free(t);
@@ -409,6 +412,8 @@ static struct transfer *transfer_new(struct net_fetcher *f, struct pp_exchange *
     }
     pp_buf_init(&t->body, 1 << 20);
     pp_list_push(&f->transfers, &t->node);
+    if (f->count)
+        ++*f->count;
     return t;
 }
 
@@ -496,4 +501,12 @@ struct pp_fetcher *sim_fetcher_open(struct sim_internet *net, const char *proces
     pp_list_init(&f->transfers);
     sim_endpoint_init(&f->end, net, process, loop);
     return &f->base;
+}
+
+void sim_fetcher_count(struct pp_fetcher *fetcher, unsigned *n)
+{
+    struct net_fetcher *f = self(fetcher);
+
+    pp_assert(pp_list_empty(&f->transfers), "exchanges that are not counted end later");
+    f->count = n;
 }

@@ -136,11 +136,12 @@ static void open_part(struct sim_part *part)
     part->to_store.owner = part->to_redis.owner = part->to_broker.owner = part;
     set_params(part);
     open_ports(part);
-    part->access = (struct sim_access){n->fleet->net, n->name};
+    part->access = (struct sim_access){.net = n->fleet->net, .process = n->name};
     p->roles = n->roles;
     p->loop = part->loop;
     p->params = &part->params;
-    part->hook_access = (struct sim_hook_access){n->fleet->hooks, sim_fetch_factory(&part->access)};
+    part->hook_access =
+        (struct sim_hook_access){.hooks = n->fleet->hooks, .inner = sim_fetch_factory(&part->access)};
     p->factory = sim_hooks_factory(&part->hook_access);
     if (n->roles & PP_ROLE_WORKER)
         p->keep_lane = pp_keep_lane_open(2, p->blobs);

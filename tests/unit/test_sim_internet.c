@@ -176,6 +176,7 @@ static void a_calm_internet_has_only_facts(void **state)
 /* --- the ports --- */
 
 struct kit {
+    struct sim_access access;
     struct pp_loop *loop;
     struct sim_internet *net;
     struct pp_fetcher *f;
@@ -242,8 +243,8 @@ static void kit_open(struct kit *k, const struct sim_behaviour *b, unsigned trou
         .data = k,
         .record = {.keep = true, .grace_ms = 5000, .violated = on_violation, .data = &k->seen}});
     assert_non_null(k->net);
-    struct sim_access access = {k->net, "w1"};
-    struct pp_fetch_factory factory = sim_fetch_factory(&access);
+    k->access = (struct sim_access){.net = k->net, .process = "w1"};
+    struct pp_fetch_factory factory = sim_fetch_factory(&k->access);
     assert_int_equal(factory.open(factory.data, k->loop, &k->f, &k->r), PP_OK);
 }
 

@@ -196,6 +196,11 @@ void pp_memory_event_log_forget(struct pp_memory_event_log *s, int64_t since_ms)
     tell(s, true);
 }
 
+uint64_t pp_memory_event_log_bytes(const struct pp_memory_event_log *s)
+{
+    return s->n.bytes;
+}
+
 bool pp_memory_event_log_has(const struct pp_memory_event_log *s, uint64_t from, uint64_t to)
 {
     pp_list_each (node, &s->events) {

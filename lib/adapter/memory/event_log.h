@@ -54,6 +54,8 @@ void pp_memory_event_log_reconnected(struct pp_event_log *port);
  * restart without a loss is a forget with the present time. All ports get a new connection. */
 void pp_memory_event_log_forget(struct pp_memory_event_log *server, int64_t since_ms);
 
+/* Returns the number of bytes of the data of all events, as pp_log_clean counts them. */
+uint64_t pp_memory_event_log_bytes(const struct pp_memory_event_log *server);
 /* Returns true if the log now has an event with a number in from..to, which is not a gap event. For
  * checks of invariants. */
 bool pp_memory_event_log_has(const struct pp_memory_event_log *server, uint64_t from, uint64_t to);
