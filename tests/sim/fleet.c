@@ -73,6 +73,19 @@ static void on_request(void *data, struct sim_request *q, bool ended)
         sim_faults_request(f, q->process);
 }
 
+/* Returns the weather of a store that is part of the embedded process. */
+static struct sim_weather inside(struct sim_fleet *f, const char *name)
+{
+    enum { WAY_US = 50, JITTER_US = 200 };
+    return (struct sim_weather){.world = f->world,
+                                .name = name,
+                                .trace = f->trace,
+                                .arrived = sim_bounds_process,
+                                .way_us = WAY_US,
+                                .jitter_us = JITTER_US,
+                                .inside = true};
+}
+
 static struct sim_weather weather(struct sim_fleet *f, const char *name)
 {
     const struct sim_swarm *s = &f->swarm;
@@ -160,22 +173,23 @@ struct sim_fleet *sim_fleet_open(const struct sim_swarm *swarm, const struct sim
     f->legal = sim_legal_open(f);
     f->bounds = sim_bounds_open(f);
     f->orders = sim_orders_open(f);
-    f->net =
-        sim_internet_open(&(struct sim_internet_options){.seed = swarm->seed,
-                                                         .trouble = swarm->trouble,
-                                                         .now = internet_now,
-                                                         .time_left = time_left,
-                                                         .data = f->world,
-                                                         .record = {.rpm = swarm->rpm,
-                                                                    .concurrency = swarm->concurrency,
-                                                                    .grace_ms = swarm->lease_ms + GRACE_MS,
-                                                                    .seen = on_request,
-                                                                    .seen_data = f,
-                                                                    .violated = on_violated,
-                                                                    .data = f}});
+    f->net = sim_internet_open(
+        &(struct sim_internet_options){.seed = swarm->seed,
+                                       .trouble = swarm->trouble,
+                                       .now = internet_now,
+                                       .time_left = time_left,
+                                       .data = f->world,
+                                       .closes = swarm->embedded,
+                                       .record = {.rpm = swarm->rpm,
+                                                  .concurrency = swarm->concurrency,
+                                                  .grace_ms = sim_config_longest_lease_ms(swarm) + GRACE_MS,
+                                                  .seen = on_request,
+                                                  .seen_data = f,
+                                                  .violated = on_violated,
+                                                  .data = f}});
     pp_assert(f->net, "the simulator needs memory");
-    f->store_weather = weather(f, "store");
-    f->redis_weather = weather(f, "redis");
+    f->store_weather = swarm->embedded ? inside(f, "store") : weather(f, "store");
+    f->redis_weather = swarm->embedded ? inside(f, "redis") : weather(f, "redis");
     f->broker_weather = weather(f, "broker");
     open_servers(f);
     f->hooks = sim_hooks_open(f);

@@ -7,8 +7,9 @@
  *   servers: the store (as MongoDB), Redis (coordinator, ingest queue, event log), blobs, a broker
  *
  * All is in one thread. Files: fleet.c opens and closes servers, node.c processes, faults.c
- * breaks them, import.c posts batches, order.c cancels and replays them, reader.c reads events,
- * hooks.c gets posts, settings.c changes limits, judge.c checks the rules.
+ * breaks them, upgrade.c replaces them, embedded.c has the process of `photopool up`, import.c
+ * posts batches, order.c cancels and replays them, reader.c reads events, hooks.c gets posts,
+ * settings.c changes limits, judge.c checks the rules, bounds.c the bounds.
  */
 #ifndef PP_SIM_FLEET_H
 #define PP_SIM_FLEET_H
@@ -20,6 +21,7 @@
 #include "adapter/memory/memory_coordinator.h"
 #include "adapter/memory/memory_store.h"
 #include "adapter/memory/sink.h"
+#include "embedded.h"
 #include "hooks.h"
 #include "internet.h"
 #include "line.h"
@@ -54,6 +56,7 @@ struct sim_node {
     struct pp_memory_ingest *disk;  /* with the role api: the journal, which survives the process */
     struct pp_sim_process *process; /* the newest process of this node */
     struct sim_part *part;          /* what that process has open; left alone after a crash */
+    struct sim_embedded embedded;   /* if swarm.embedded */
     struct pp_sim_event act;        /* what happens next to a node that is down or frozen */
 };
 
@@ -71,6 +74,7 @@ struct sim_part {
     struct sim_hook_access hook_access;
     bool drained;
     struct pp_timer *closing;
+    struct pp_timer *saving; /* if swarm.embedded */
 };
 
 struct sim_fleet {

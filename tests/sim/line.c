@@ -79,6 +79,7 @@ static void on_arrival(void *data)
         }
         return;
     }
+    if (w->inside && pp_sim_process_crashed(f->line->process))
         return;
     sim_trace_arrived(w->trace, f->note);
     pp_memory_run(f->call);

@@ -89,7 +89,7 @@ static enum pp_err open_queue(struct sim_part *part)
     enum pp_err err = pp_memory_ingest_open(part->loop, n->fleet->ingest, &part->to_redis.line, &part->queue);
 
     part->p.ingest = part->queue;
-    if (err != PP_OK || !(n->roles & PP_ROLE_API))
+    if (err != PP_OK || !(n->roles & PP_ROLE_API) || n->fleet->swarm.embedded)
         return err;
     if (!n->disk)
         n->disk = pp_memory_ingest_new(NULL);
@@ -100,6 +100,15 @@ static enum pp_err open_queue(struct sim_part *part)
         part->loop, &(struct pp_journal_options){.inner = part->queue, .own = part->log}, &part->p.ingest);
 }
 
+static enum pp_err open_coordinator(struct sim_part *part)
+{
+    struct sim_fleet *f = part->node->fleet;
+
+    if (f->swarm.embedded)
+        return sim_embedded_coordinator(part);
+    return pp_memory_coordinator_open(part->loop, f->coordinator, &part->to_redis.line, &part->p.coordinator);
+}
+
 static void open_ports(struct sim_part *part)
 {
     struct sim_fleet *f = part->node->fleet;
@@ -107,9 +116,7 @@ static void open_ports(struct sim_part *part)
     struct pp_loop *loop = part->loop;
     enum pp_err err = pp_memory_task_store_open(loop, f->store, &part->to_store.line, &p->store);
 
-    err = err == PP_OK
-              ? pp_memory_coordinator_open(loop, f->coordinator, &part->to_redis.line, &p->coordinator)
-              : err;
+    err = err == PP_OK ? open_coordinator(part) : err;
     err = err == PP_OK ? open_queue(part) : err;
     err = err == PP_OK ? pp_memory_event_log_open(loop, f->events, &part->to_redis.line, &p->events) : err;
     err = err == PP_OK ? pp_memory_delivery_open(loop, f->deliveries, &part->to_store.line, &p->deliveries)
@@ -135,6 +142,10 @@ static void open_part(struct sim_part *part)
     sim_line_open(&part->to_broker, part->loop, &n->fleet->broker_weather, n->config.patience_ms);
     part->to_store.owner = part->to_redis.owner = part->to_broker.owner = part;
     set_params(part);
+    pp_clock_read(&boot, &date);
+    pp_wall_init(&p->wall, pp_clock_anchor_ms(), boot, date);
+    if (n->fleet->swarm.embedded)
+        sim_embedded_start(part);
     open_ports(part);
     part->access = (struct sim_access){.net = n->fleet->net, .process = n->name};
     p->roles = n->roles;
@@ -145,8 +156,6 @@ static void open_part(struct sim_part *part)
     p->factory = sim_hooks_factory(&part->hook_access);
     if (n->roles & PP_ROLE_WORKER)
         p->keep_lane = pp_keep_lane_open(2, p->blobs);
-    pp_clock_read(&boot, &date);
-    pp_wall_init(&p->wall, pp_clock_anchor_ms(), boot, date);
     pp_assert(pp_pipeline_open(p) == PP_OK, "the simulator needs memory");
     if (n->roles & PP_ROLE_API)
         part->acceptor = pp_acceptor_open(&(struct pp_acceptor_options){.loop = part->loop,
@@ -195,7 +204,10 @@ void sim_node_crash(struct sim_node *n)
     struct pp_sim_place before = pp_sim_enter(n->process);
     sim_internet_crash(n->fleet->net, n->name);
     sim_readers_crash(n->fleet->readers, n);
-    pp_memory_coordinator_cut(p->coordinator);
+    if (n->fleet->swarm.embedded)
+        sim_embedded_end(n->part, true);
+    else
+        pp_memory_coordinator_cut(p->coordinator);
     pp_memory_ingest_cut(n->part->queue);
     if (n->part->log)
         pp_memory_ingest_cut(n->part->log);
@@ -232,6 +244,8 @@ static void on_closing(void *data)
     p->coordinator->ops->close(p->coordinator);
     p->ingest->ops->close(p->ingest);
     p->store->ops->close(p->store);
+    if (n->fleet->swarm.embedded)
+        sim_embedded_end(part, false);
     /* The loop stays open: calls that nobody waits for are still on its lines. */
     n->part = NULL;
     n->state = SIM_NODE_DOWN;

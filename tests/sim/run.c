@@ -253,6 +253,7 @@ void sim_run_finish(struct sim_child child, struct sim_report *r)
     close(child.in);
     while (waitpid(child.pid, &status, 0) < 0 && errno == EINTR)
         ;
+    sim_embedded_remove(child.pid);
     if (n == sizeof *r)
         return;
     *r = (struct sim_report){.broken = true, .first = {.rule = "crash"}};

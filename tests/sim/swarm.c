@@ -94,6 +94,19 @@ static unsigned draw_photos(const struct sim_swarm *s, struct pp_rng *r)
     return (unsigned)(most / 4 + pp_rng_below(r, most * 3 / 4 + 1));
 }
 
+/* Some seeds have the process of `photopool up` instead of a fleet. It has no servers that can be
+ * away or forget, no network to them, and nobody else who changes settings. */
+static void draw_embedded(struct sim_swarm *s, struct pp_rng *r)
+{
+    s->embedded = pp_rng_below(r, 10) == 0;
+    if (!s->embedded)
+        return;
+    s->all_roles = 1;
+    s->apis = s->ingests = s->workers = s->others = s->kinds = 0;
+    s->cut_every_ms = s->redis_down_every_ms = s->store_down_every_ms = s->redis_forgets_every_ms = 0;
+    s->lose_requests = s->lose_answers = s->late = s->untold = 0;
+}
+
 struct sim_swarm sim_swarm_draw(uint64_t seed, int64_t busy_ms)
 {
     static const int64_t leases[] = {3000, 5000, 10000, 30000};
@@ -127,6 +140,7 @@ struct sim_swarm sim_swarm_draw(uint64_t seed, int64_t busy_ms)
     s.quiet_ms = pp_rng_below(&r, 3) == 0 ? 1 + (int64_t)pp_rng_below(&r, (uint64_t)busy_ms / 4 + 1) : 0;
     s.upgrade_every_ms = sometimes(&r, 60000, 300000);
     s.high_water = pp_rng_below(&r, 3) == 0 ? between(&r, 20, 500) : 0;
+    draw_embedded(&s, &r);
     return s;
 }
 
@@ -169,6 +183,7 @@ static const struct sim_field fields[] = {
     SIZE(ingests, 0, SIM_PROCESSES_MAX),
     SIZE(workers, 0, SIM_PROCESSES_MAX),
     SIZE(others, 0, SIM_PROCESSES_MAX),
+    FAULT(embedded, 1),
     SIZE(clients, 1, 100000),
     OTHER(rpm, 0, 1000000),
     OTHER(concurrency, 1, 10000),
@@ -278,6 +293,7 @@ bool sim_swarm_runs(const struct sim_swarm *s)
 {
     int64_t n = (int64_t)s->all_roles + s->apis + s->ingests + s->workers + s->others;
 
+    if (s->embedded)
         return n == 1 && s->all_roles == 1 && s->cut_every_ms + s->redis_down_every_ms == 0 &&
                s->store_down_every_ms + s->redis_forgets_every_ms == 0;
     return n <= SIM_PROCESSES_MAX &&

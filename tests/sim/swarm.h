@@ -49,6 +49,7 @@ struct sim_swarm {
     int64_t hook_down_every_ms;
     int64_t events_kib; /* the log keeps so much of its newest events; 0: all */
     int64_t upgrade_every_ms;
+    unsigned embedded;   /* 1: the only process, which has all roles, is that of `photopool up` */
     uint32_t high_water; /* of the ingest queue, in photos; 0: no batch is refused */
 };
 
@@ -82,7 +83,8 @@ void sim_field_set(const struct sim_field *f, struct sim_swarm *s, int64_t value
 /* Sets members from words NAME=VALUE with blanks between them. Returns false if a name is unknown
  * or a value is not allowed; members before it are then set. */
 bool sim_swarm_set(struct sim_swarm *s, const char *text);
-/* Returns true if the swarm has a process for each role, and not too many processes. */
+/* Returns true if the swarm has a process for each role, and not too many processes; if it is
+ * embedded, one with all roles, and no faults of servers. */
 bool sim_swarm_runs(const struct sim_swarm *s);
 /* Writes the members that differ from `base`, or from 0 if it is NULL, as sim_swarm_set() reads
  * them, without an end of line. */
