@@ -43,8 +43,8 @@ static const char *const names[BOUNDS] = {
 
 enum {
     SUSPECTS = 1, /* a suspect runs beside the transfers of its tier */
-    /* Each stage has one request in flight, or some; the leader moves the tasks of each route that
-     * has changed its tier, all at once; each relay reads, and saves. The acceptor has up to two for
+    /* Each stage has one request in flight, or some; each relay reads, and saves. The leader moves
+     * the tasks of all routes that have changed their tier at once. The acceptor has up to two for
      * each post: the append, and one of the journal. */
     CALLS_OF_STAGES = 24,
     ROUTES_OF_A_CLIENT = 3, /* as many as hosts (import.c) */
