@@ -86,6 +86,7 @@ void pp_slot_granted(struct pp_slot *s, const struct pp_slot_terms *terms, const
     s->taken_until_ms = w->taken > 0 ? w->taken_until_ms + skew : 0;
     s->not_before_ms = w->not_before_ms > 0 ? w->not_before_ms + skew : 0;
     record_nothing(s);
+    s->written = s->sent;
     s->unanswered = false;
     s->longest_recorded_ms = 0;
     if (s->in_flight == 0)
@@ -369,7 +370,8 @@ void pp_slot_renewal(struct pp_slot *s, enum pp_slot_renewal_kind kind, struct p
                                     .busy_until_ms = now_wall_ms + s->terms.lease_ms / 2 + s->longest_ms,
                                     .rpm = s->rpm,
                                     .concurrency = s->concurrency,
-                                    .shares = s->shares};
+                                    .shares = s->shares,
+                                    .number = ++s->sent};
     pp_assert(out->in_flight >= claimed(s), "a renewal records less than is in flight");
     if (marks) {
         out->n_marks = export_marks(s, marks, room, now_ms, now_wall_ms);
@@ -389,16 +391,18 @@ void pp_slot_renewal(struct pp_slot *s, enum pp_slot_renewal_kind kind, struct p
 bool pp_slot_renewed(struct pp_slot *s, const struct pp_slot_renewal *r, bool answered, int64_t asked_ms,
                      int64_t asked_wall_ms)
 {
-    bool written = answered && !r->lost;
+    bool written = answered && !r->lost, is_latest = written && r->number > s->written;
     int64_t longest = r->busy_until_ms - asked_wall_ms - s->terms.lease_ms / 2;
 
     pp_assert(s->renewals > 0, "a renewal comes back that nobody sent");
     pp_assert(!r->marks || s->marks_sent, "marks come back that nobody sent");
     /* If the answer was lost, nobody knows if the record was written, so the lower bound counts. */
-    if (written || r->reserved < s->recorded.reserved)
+    if (is_latest || r->reserved < s->recorded.reserved)
         s->recorded.reserved = r->reserved;
-    if (written || r->in_flight < s->recorded.in_flight)
+    if (is_latest || r->in_flight < s->recorded.in_flight)
         s->recorded.in_flight = r->in_flight;
+    if (is_latest)
+        s->written = r->number;
     s->unanswered = !answered;
     if (--s->renewals == 0)
         s->next = (struct pp_slot_bounds){PP_SLOT_UNBOUND, PP_SLOT_UNBOUND};

@@ -21,8 +21,10 @@
  * the places of claimed tasks, and not the places for which a claim in flight asks (`asked`): the
  * claim may find fewer tasks.
  * Until a renewal is answered, nobody knows if it was written, so the record must cover everything
- * in both cases: `next` holds the lowest bounds of all renewals in flight. At most one renewal in
- * flight has marks, and the requests in them stay reserved until the marks are known to be written.
+ * in both cases: `next` holds the lowest bounds of all renewals in flight. The answer to a renewal
+ * that comes after the answer to a later one raises no bound, because the later one is recorded. At
+ * most one renewal in flight has marks, and the requests in them stay reserved until the marks are
+ * known to be written.
  *
  * Pure: no I/O. Times are monotonic unless a name says wall; the caller passes both clocks where
  * the coordinator's times are translated. A slot belongs to one thread; other threads read only
@@ -90,7 +92,10 @@ struct pp_slot {
     struct pp_slot_bounds recorded, next;
     int64_t longest_recorded_ms;
     uint32_t renewals; /* number of renewals in flight */
-    bool unanswered;   /* the last renewal that ended was not answered */
+    /* The latest renewal has number `sent`; the latest one that is known to be written, or the last
+     * before this hold, has number `written`. */
+    uint64_t sent, written;
+    bool unanswered; /* the last renewal that ended was not answered */
 };
 
 void pp_slot_init(struct pp_slot *s);

@@ -318,6 +318,53 @@ static void renewals_in_flight_bind_both_ways(void **state)
     pp_slot_fini(&s);
 }
 
+/* The coordinator keeps the later of two renewals, also if the earlier one arrives or is answered
+ * last. */
+static void an_answer_that_comes_late_raises_no_bound(void **state)
+{
+    struct pp_slot_renewal first, second;
+    struct pp_sends sends[4];
+    struct pp_slot s;
+    (void)state;
+
+    grant(&s, &far_terms, 600, 30);
+    s.longest_ms = DEADLINE;
+    renew(&s, 0, true);
+    for (int i = 0; i < 4; i++)
+        send_one(&s, &sends[i], 100);
+    pp_slot_renewal(&s, PP_RENEW_AHEAD, NULL, 200, 1200, &first);
+    for (int i = 0; i < 4; i++)
+        pp_slot_ended(&s, &sends[i], 300);
+    pp_slot_renewal(&s, PP_RENEW_AHEAD, NULL, 300, 1300, &second);
+    assert_true(first.in_flight > second.in_flight + 2);
+    assert_true(pp_slot_renewed(&s, &second, true, 300, 1300));
+    assert_true(pp_slot_renewed(&s, &first, true, 200, 1200));
+    assert_int_equal(s.recorded.in_flight, second.in_flight);
+    claim(&s, 400, second.in_flight + 1);
+    assert_false(pp_slot_covered(&s));
+    renew(&s, 400, true);
+    assert_true(pp_slot_covered(&s));
+    pp_slot_fini(&s);
+}
+
+/* The answer to a renewal of an earlier hold says nothing of what this hold has recorded. */
+static void an_answer_of_an_earlier_hold_raises_no_bound(void **state)
+{
+    const struct pp_slot_want w = want_of(600, 30);
+    struct pp_slot_renewal r;
+    struct pp_slot s;
+    (void)state;
+
+    grant(&s, &far_terms, 600, 30);
+    pp_slot_renewal(&s, PP_RENEW_AHEAD, NULL, 0, 1000, &r);
+    pp_slot_lost(&s);
+    pp_slot_granted(&s, &far_terms, &w, LEASE, LEASE, LEASE + 1000);
+    assert_true(pp_slot_renewed(&s, &r, true, 0, 1000));
+    assert_int_equal(s.recorded.in_flight, 0);
+    assert_int_equal(s.recorded.reserved, 0);
+    pp_slot_fini(&s);
+}
+
 static void renewals_are_due(void **state)
 {
     static const struct {
@@ -665,6 +712,8 @@ int main(void)
         cmocka_unit_test(the_record_lacks_what_a_claim_asks_for),
         cmocka_unit_test(without_answers_the_record_is_the_limit),
         cmocka_unit_test(renewals_in_flight_bind_both_ways),
+        cmocka_unit_test(an_answer_that_comes_late_raises_no_bound),
+        cmocka_unit_test(an_answer_of_an_earlier_hold_raises_no_bound),
         cmocka_unit_test(renewals_are_due),
         cmocka_unit_test(a_transfer_gives_back_what_it_did_not_send),
         cmocka_unit_test(a_request_that_is_written_again_counts),

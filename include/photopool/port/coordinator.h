@@ -88,7 +88,8 @@ struct pp_slot_renewal {
     /* The client's limits and the number of its shares. A data set that has lost the slot creates
      * it again from these values. */
     uint32_t rpm, concurrency, shares;
-    bool lost; /* out: true if the lease had ended; the holder must send no more requests */
+    uint64_t number; /* for the holder, which numbers its renewals; the coordinator ignores it */
+    bool lost;       /* out: true if the lease had ended; the holder must send no more requests */
 };
 
 struct pp_coord_renew {
