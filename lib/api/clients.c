@@ -2,6 +2,7 @@
  * not set; PUT replaces all settings. The values of a client's headers are write-only: answers and
  * events show "set" in their place, and a PUT with "set" keeps the stored value. */
 #include "api/handler.h"
+#include "core/slot.h"
 #include "events/publisher.h"
 #include "pipeline/claim/claim.h"
 #include "pipeline/fetch/headers.h"
@@ -9,6 +10,7 @@
 #define RPM_MAX         1000000
 #define CONCURRENCY_MAX 10000
 #define WEIGHT_MAX      1000
+_Static_assert(RPM_MAX <= PP_SLOT_RESERVE_ALL, "a limit may exceed what a slot without a limit reserves");
 
 /* This text stands for the value of a header that is stored. */
 static const char set[] = "set";

@@ -330,13 +330,15 @@ size_t pp_slot_marks(const struct pp_slot *s, enum pp_slot_renewal_kind kind, in
     return s->rate.len == 0 ? 1 : s->rate.len < most ? s->rate.len : most;
 }
 
-/* Returns how many permits to reserve: all that will be free in the next terms.ahead_ms. If this
- * process crashes, the client loses all of them for a minute. */
-static uint32_t reserve_ahead(struct pp_slot *s, int64_t now_ms)
+/* Returns how many permits to reserve that are not admitted yet: all that will be free in the next
+ * terms.ahead_ms. If this process crashes, the client loses all of them for a minute. */
+static uint32_t reserve_ahead(struct pp_slot *s, enum pp_slot_renewal_kind kind, int64_t now_ms)
 {
     int64_t ahead = s->terms.ahead_ms;
 
-    if (ahead == 0 || s->rate.rpm == 0)
+    if (kind != PP_RENEW_LAST && s->rate.rpm == 0)
+        return PP_SLOT_RESERVE_ALL;
+    if (kind != PP_RENEW_AHEAD || ahead == 0)
         return 0;
     uint32_t free = pp_ratelimit_permits_at(&s->rate, now_ms, now_ms + ahead);
     uint32_t some = (uint32_t)((int64_t)s->rate.rpm * ahead / PP_RATE_WINDOW_MS) + s->share_concurrency;
@@ -358,7 +360,7 @@ void pp_slot_renewal(struct pp_slot *s, enum pp_slot_renewal_kind kind, struct p
                      int64_t now_ms, int64_t now_wall_ms, struct pp_slot_renewal *out)
 {
     size_t room = pp_slot_marks(s, kind, now_ms);
-    uint32_t more = kind == PP_RENEW_AHEAD ? reserve_ahead(s, now_ms) : 0;
+    uint32_t more = reserve_ahead(s, kind, now_ms);
     bool last = kind == PP_RENEW_LAST;
 
     pp_assert(s->held, "a slot is renewed that is not held");

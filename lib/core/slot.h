@@ -48,6 +48,12 @@
  * within this time. */
 #define PP_SLOT_CORRECT_MS 1000
 
+/* While the client has no rate limit, requests need no permits, so nobody counts those that may
+ * follow the recorded marks. Each renewal then reserves this many: as many as the highest limit
+ * that can be set. So if the holder crashes and the client gets a limit, the client waits for a
+ * minute. */
+#define PP_SLOT_RESERVE_ALL 1000000
+
 struct pp_slot_terms {
     int64_t lease_ms;
     /* Each renewal reserves the permits that will be free in the next ahead_ms. 0: each claim
@@ -156,7 +162,7 @@ bool pp_slot_ended(struct pp_slot *s, struct pp_sends *sends, int64_t now_ms);
 
 enum pp_slot_renewal_kind {
     PP_RENEW_AHEAD, /* reserves the permits of the next terms.ahead_ms */
-    PP_RENEW_HOLD,  /* reserves only permits that are already admitted */
+    PP_RENEW_HOLD,  /* reserves only permits that are already admitted, if the rate is limited */
     PP_RENEW_LAST   /* releases the slot, when nothing is in flight */
 };
 

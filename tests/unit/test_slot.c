@@ -365,6 +365,32 @@ static void an_answer_of_an_earlier_hold_raises_no_bound(void **state)
     pp_slot_fini(&s);
 }
 
+/* Nobody counts the permits of a client without a limit. So after a crash the next holder waits for
+ * a minute, if the client has got a limit by then; after a release it does not wait. */
+static void without_a_limit_everything_is_reserved(void **state)
+{
+    static const enum pp_slot_renewal_kind kinds[] = {PP_RENEW_AHEAD, PP_RENEW_HOLD, PP_RENEW_LAST};
+    (void)state;
+
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        struct pp_slot_want w = want_of(PP_SLOT_RESERVE_ALL, 4);
+        struct pp_slot_renewal r;
+        struct pp_slot s;
+        bool last = kinds[i] == PP_RENEW_LAST;
+
+        grant(&s, &far_terms, 0, 4);
+        pp_slot_renewal(&s, kinds[i], NULL, 0, 1000, &r);
+        pp_slot_fini(&s);
+        w.spent = r.reserved;
+        w.spent_at_ms = 1000;
+        pp_slot_init(&s);
+        pp_slot_granted(&s, &far_terms, &w, 0, 0, 1000);
+        assert_int_equal(pp_slot_permits(&s, 0, KEPT - 1) > 0, last);
+        assert_true(pp_slot_permits(&s, 0, KEPT) > 0);
+        pp_slot_fini(&s);
+    }
+}
+
 static void renewals_are_due(void **state)
 {
     static const struct {
@@ -714,6 +740,7 @@ int main(void)
         cmocka_unit_test(renewals_in_flight_bind_both_ways),
         cmocka_unit_test(an_answer_that_comes_late_raises_no_bound),
         cmocka_unit_test(an_answer_of_an_earlier_hold_raises_no_bound),
+        cmocka_unit_test(without_a_limit_everything_is_reserved),
         cmocka_unit_test(renewals_are_due),
         cmocka_unit_test(a_transfer_gives_back_what_it_did_not_send),
         cmocka_unit_test(a_request_that_is_written_again_counts),
