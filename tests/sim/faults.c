@@ -62,15 +62,20 @@ static void crash_sender(struct sim_fleet *f)
     crash_node(f, f->sender);
 }
 
-static void freeze(struct sim_fleet *f)
+static void freeze_node(struct sim_fleet *f, struct sim_node *n)
 {
-    struct sim_node *n = any_node(f);
     if (!n)
         return;
     n->state = SIM_NODE_FROZEN;
+    n->freezes++;
     sim_trace_state(f->trace, n->name, "frozen");
     pp_sim_process_freeze(n->process);
     act_in(n, (int64_t)below(f, (uint64_t)f->swarm.lease_ms * 3));
+}
+
+static void freeze(struct sim_fleet *f)
+{
+    freeze_node(f, any_node(f));
 }
 
 static void drain(struct sim_fleet *f)
@@ -257,19 +262,57 @@ void sim_faults_request(struct sim_fleet *f, const char *process)
         pp_sim_event_in(&f->doom, 0);
 }
 
+static void freeze_outdated(struct sim_fleet *f)
+{
+    f->hit = f->outdated;
+    freeze_node(f, f->outdated);
+}
+
+static void crash_outdated(struct sim_fleet *f)
+{
+    f->hit = f->outdated;
+    crash_node(f, f->outdated);
+}
+
+static void on_blow(void *data)
+{
+    struct sim_fleet *f = data;
+
+    if (f->calm || f->outdated->state != SIM_NODE_UP)
+        return;
+    if (below(f, 4) > 0)
+        let_happen(f, "freeze after a stale request", freeze_outdated);
+    else
+        let_happen(f, "crash after a stale request", crash_outdated);
+}
+
+void sim_faults_stale(void *data, const struct pp_sim_process *sender)
+{
+    struct sim_fleet *f = data;
+
+    if (f->calm || below(f, 2) == 0)
+        return;
+    for (size_t i = 0; i < f->n_nodes; i++)
+        if (f->nodes[i].process == sender && f->nodes[i].state == SIM_NODE_UP) {
+            f->outdated = &f->nodes[i];
+            pp_sim_event_in(&f->blow, 0);
+        }
+}
+
 void sim_faults_begin(struct sim_fleet *f)
 {
     for (size_t i = 0; i < f->n_nodes; i++)
         pp_sim_event_init(&f->nodes[i].act, f->world, "act", on_act, &f->nodes[i]);
     pp_sim_event_init(&f->tick, f->world, "faults", on_tick, f);
     pp_sim_event_init(&f->doom, f->world, "doom", on_doom, f);
+    pp_sim_event_init(&f->blow, f->world, "blow", on_blow, f);
     pp_sim_event_in(&f->tick, TICK_MS * 1000);
 }
 
 static void clear(struct sim_weather *w)
 {
     set_down(w, false);
-    w->lose_requests = w->lose_answers = w->late = 0;
+    w->lose_requests = w->lose_answers = w->late = w->stale = 0;
 }
 
 void sim_faults_end(struct sim_fleet *f)

@@ -191,6 +191,9 @@ struct sim_fleet *sim_fleet_open(const struct sim_swarm *swarm, const struct sim
     f->store_weather = swarm->embedded ? inside(f, "store") : weather(f, "store");
     f->redis_weather = swarm->embedded ? inside(f, "redis") : weather(f, "redis");
     f->broker_weather = weather(f, "broker");
+    f->redis_weather.stale = swarm->stale;
+    f->redis_weather.on_stale = sim_faults_stale;
+    f->redis_weather.stale_data = f;
     open_servers(f);
     f->hooks = sim_hooks_open(f);
     sim_upgrade_open(f);

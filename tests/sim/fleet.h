@@ -51,7 +51,7 @@ struct sim_node {
     char name[16];
     unsigned roles;
     enum sim_node_state state;
-    unsigned starts;
+    unsigned starts, freezes;
     struct sim_config config;       /* of the next process of this node */
     struct pp_memory_ingest *disk;  /* with the role api: the journal, which survives the process */
     struct pp_sim_process *process; /* the newest process of this node */
@@ -106,9 +106,10 @@ struct sim_fleet {
     bool calm;                    /* no further faults */
     struct sim_node *hit;         /* the node to which the current fault happens; NULL: none */
     struct sim_upgrade upgrade;
-    struct sim_node *sender; /* crashes when `doom` comes; NULL: none */
-    struct sim_trace *trace; /* what happened lately */
-    struct pp_sim_event tick, doom;
+    struct sim_node *sender;   /* crashes when `doom` comes; NULL: none */
+    struct sim_trace *trace;   /* what happened lately */
+    struct sim_node *outdated; /* freezes or crashes when `blow` comes; NULL: none */
+    struct pp_sim_event tick, doom, blow;
     FILE *note; /* gets a line for each fault; NULL: none does */
 };
 
@@ -148,6 +149,9 @@ void sim_settings_change(struct sim_fleet *f);
 void sim_faults_begin(struct sim_fleet *f);
 /* A request of a process arrives at its origin; some of them are the last of their process. */
 void sim_faults_request(struct sim_fleet *f, const char *process);
+/* A request has run whose sender had given up on it long ago; data is the fleet. Freezes or crashes
+ * some of the senders, before they repeat what the request may have undone. */
+void sim_faults_stale(void *data, const struct pp_sim_process *sender);
 /* Ends all faults, and lets all nodes run. */
 void sim_faults_end(struct sim_fleet *f);
 

@@ -25,11 +25,12 @@ struct import {
     unsigned n_items;
     struct sim_promise promise;
     struct pp_sim_event again;
-    struct try *current; /* the newest try; NULL: none is in flight */
-    unsigned tries;      /* that have not ended; those whose process crashed never do */
-    uint32_t sent_to;    /* bit n: a try was sent to node n */
-    unsigned forgets;    /* how many times Redis had forgotten at the last try */
-    bool answered;       /* freed when the last try has ended */
+    struct try *current;                 /* the newest try; NULL: none is in flight */
+    unsigned tries;                      /* that have not ended; those whose process crashed never do */
+    bool sent;                           /* a try was sent */
+    unsigned sent_to[SIM_PROCESSES_MAX]; /* by node: stops() at the last try; 0: no try yet */
+    unsigned forgets;                    /* how many times Redis had forgotten at the last try */
+    bool answered;                       /* freed when the last try has ended */
 };
 
 /* One request. A try whose process crashed is left alone. */
@@ -109,17 +110,20 @@ static uint64_t note_post(const struct import *i, const char *process)
     return sim_trace_number(i->s->f->trace);
 }
 
-_Static_assert(SIM_PROCESSES_MAX <= 32, "sent_to has too few bits for the nodes");
+/* Returns how often the node was started or frozen; at least 1. */
+static unsigned stops(const struct sim_node *n)
+{
+    return n->starts + n->freezes;
+}
 
 static void note_sent_to(struct import *i, const struct sim_node *n)
 {
-    uint32_t bit = UINT32_C(1) << (n - i->s->f->nodes);
+    unsigned *sent_to = &i->sent_to[n - i->s->f->nodes], now = stops(n), forgets = i->s->f->forgets;
 
-    unsigned forgets = i->s->f->forgets;
-
-    if (i->sent_to != 0 && (!(i->sent_to & bit) || i->forgets != forgets))
+    if (i->sent && (*sent_to != now || i->forgets != forgets))
         sim_judge_sent_again(i->s->f->judge, &i->promise);
-    i->sent_to |= bit;
+    i->sent = true;
+    *sent_to = now;
     i->forgets = forgets;
 }
 

@@ -34,10 +34,10 @@ struct sim_promise {
 struct sim_judge *sim_judge_open(struct sim_fleet *f);
 /* The batch of this promise was answered with 202 and this body. */
 void sim_judge_accepted(struct sim_judge *j, const struct sim_promise *promise, const char *answer, size_t n);
-/* The post of this promise was sent to one more process, or again after Redis has forgotten its
- * key. While the ingest queue is away, each of these processes accepts the post as a batch of its
- * own; and only Redis has the key of a post whose process has crashed (journal_queue.h). So one
- * more batch that looks like this one may have results. */
+/* The post of this promise was sent to one more process, or again after its process was stopped,
+ * or after Redis has forgotten its key. While the ingest queue is away, each of these processes
+ * accepts the post as a batch of its own; and only Redis has the key of a post whose process was
+ * stopped (journal_queue.h). So one more batch that looks like this one may have results. */
 void sim_judge_sent_again(struct sim_judge *j, const struct sim_promise *promise);
 /* All faults have ended, and the last upgrade: from some time on, each result is sent once. */
 void sim_judge_calm(struct sim_judge *j);

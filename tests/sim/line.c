@@ -5,6 +5,8 @@
 
 #include "base/check.h"
 
+enum { STALE_MS = 15000 }; /* after the caller has given up, a request takes up to this time more */
+
 /* A call on its way. It is freed when the caller has its answer and no event is scheduled. */
 struct flight {
     struct pp_memory_call *call;
@@ -14,12 +16,19 @@ struct flight {
     struct pp_sim_event give_up; /* of the process: the caller's patience ends */
     bool lost, answer_lost;      /* the request never arrives; its answer does not */
     bool ended;                  /* the caller has been answered */
+    bool stale;                  /* it arrives after the caller has given up */
     uint64_t note;               /* number of the call's note */
 };
 
 static bool one_of(const struct sim_weather *w, unsigned of_10000)
 {
     return of_10000 > 0 && pp_rng_below(pp_sim_rng(w->world), 10000) < of_10000;
+}
+
+/* Draws a time below `ms`, in us. */
+static int64_t below_us(const struct sim_weather *w, int64_t ms)
+{
+    return (int64_t)pp_rng_below(pp_sim_rng(w->world), (uint64_t)ms * 1000);
 }
 
 static int64_t way_us(const struct sim_weather *w)
@@ -84,6 +93,8 @@ static void on_arrival(void *data)
     sim_trace_arrived(w->trace, f->note);
     pp_memory_run(f->call);
     w->arrived(f->line->owner);
+    if (f->stale && w->on_stale)
+        w->on_stale(w->stale_data, f->line->process);
     if (ended)
         free(f);
     else if (!f->answer_lost)
@@ -113,8 +124,10 @@ static void send_call(struct pp_memory_line *line, struct pp_memory_call *call)
     }
     f->lost = one_of(w, w->lose_requests);
     f->answer_lost = one_of(w, w->lose_answers);
-    int64_t late =
-        one_of(w, w->late) ? (int64_t)pp_rng_below(pp_sim_rng(w->world), (uint64_t)w->late_ms * 1000) : 0;
+    f->stale = one_of(w, w->stale);
+    int64_t late = f->stale             ? w->timeout_ms * 1000 + below_us(w, STALE_MS)
+                   : one_of(w, w->late) ? below_us(w, w->late_ms)
+                                        : 0;
     w->faults += f->lost || f->answer_lost || late > 0;
     struct sim_note *note = sim_trace_at(w->trace, f->note);
     note->request_lost = f->lost;

@@ -5,9 +5,9 @@
  *     \                                                        /
  *      +---------- patience_ms: the caller gives up ----------+
  *
- * A caller that gives up is told PP_EUNKNOWN; its request may still arrive. A server that is down
- * refuses at once (PP_EIO), and so does a line that is cut. What a process has sent arrives also
- * after its crash; answers to it go nowhere. */
+ * A caller that gives up is told PP_EUNKNOWN; its request may still arrive: a stale request. A
+ * server that is down refuses at once (PP_EIO), and so does a line that is cut. What a process has
+ * sent arrives also after its crash; answers to it go nowhere. */
 #ifndef PP_SIM_LINE_H
 #define PP_SIM_LINE_H
 
@@ -24,6 +24,10 @@ struct sim_weather {
     /* Of 10,000 requests so many never arrive; get their answer lost; take up to late_ms. */
     unsigned lose_requests, lose_answers, late;
     int64_t late_ms;
+    unsigned stale; /* of 10,000 requests so many arrive after the caller has given up */
+    /* Called after such a request has run; data is stale_data. */
+    void (*on_stale)(void *stale_data, const struct pp_sim_process *sender);
+    void *stale_data;
     bool down;               /* the server refuses all requests */
     bool inside;             /* it is part of its only process: what has not arrived ends with it */
     const char *name;        /* of the server */

@@ -138,6 +138,7 @@ struct sim_swarm sim_swarm_draw(uint64_t seed, int64_t busy_ms)
     draw_orders(&s, &r);
     s.crash_senders = pp_rng_below(&r, 3) == 0 ? between(&r, 1, 40) : 0;
     s.quiet_ms = pp_rng_below(&r, 3) == 0 ? 1 + (int64_t)pp_rng_below(&r, (uint64_t)busy_ms / 4 + 1) : 0;
+    s.stale = pp_rng_below(&r, 3) == 0 ? between(&r, 1, 100) : 0;
     s.upgrade_every_ms = sometimes(&r, 60000, 300000);
     s.high_water = pp_rng_below(&r, 3) == 0 ? between(&r, 20, 500) : 0;
     draw_embedded(&s, &r);
@@ -212,6 +213,7 @@ static const struct sim_field fields[] = {
     FAULT(lose_requests, 10000),
     FAULT(lose_answers, 10000),
     FAULT(late, 10000),
+    FAULT(stale, 10000),
     FAULT(crash_senders, 10000),
     OTHER(late_ms, 0, DAY_MS),
     FAULT(drift_ppm, 100000),

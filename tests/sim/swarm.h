@@ -33,6 +33,9 @@ struct sim_swarm {
     unsigned untold; /* the percentage of changes of settings that are written but never announced */
     /* Of 10,000 requests to a server, the number that is lost, answered in vain, late. */
     unsigned lose_requests, lose_answers, late;
+    /* Of 10,000 requests to Redis, the number that arrives after the caller has given up. Half of
+     * the arrivals are followed by a fault of the sender. */
+    unsigned stale;
     /* Of 10,000 requests that arrive at an origin, the number after which their process crashes. */
     unsigned crash_senders;
     int64_t late_ms;

@@ -24,7 +24,8 @@
  *    entries wait in the journal.
  *  - If a caller sends one key to two nodes while the shared queue is away, both nodes accept it,
  *    and both batches are planned. The same happens if the answer of the shared queue is lost, the
- *    local log fails, and the shared queue is still away when the caller sends the key again.
+ *    local log fails or the node is stopped, and the shared queue is away when the caller sends the
+ *    key again, to any node.
  *  - A node that was stopped (a frozen machine) while it asked the shared queue does not accept a
  *    batch with a key on its own: the caller may have sent it to another node meanwhile.
  *
