@@ -125,7 +125,7 @@ static void send_call(struct pp_memory_line *line, struct pp_memory_call *call)
     f->lost = one_of(w, w->lose_requests);
     f->answer_lost = one_of(w, w->lose_answers);
     f->stale = one_of(w, w->stale);
-    int64_t late = f->stale             ? w->timeout_ms * 1000 + below_us(w, STALE_MS)
+    int64_t late = f->stale             ? l->patience_ms * 1000 + below_us(w, STALE_MS)
                    : one_of(w, w->late) ? below_us(w, w->late_ms)
                                         : 0;
     w->faults += f->lost || f->answer_lost || late > 0;
