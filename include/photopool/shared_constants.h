@@ -44,6 +44,14 @@ _Static_assert(PP_MARKS_KEPT_MS >= PP_RATE_KEPT_MS + 2 * PP_RATE_BUCKET_MS,
  * server's clock by more. */
 #define PP_AHEAD_IGNORED_MS 10000
 #define PP_WORKER_ALIVE_MS  60000 /* a worker is listed for this time after its last heartbeat */
+/* a worker leaves the hash ring after this many ms without a heartbeat */
+#define PP_WORKER_GONE_MS 5000
+/* A client's tasks are announced to this many workers of each kind, or to twice as many as the
+ * client has shares. No client has more than PP_SHARES_MAX shares. */
+#define PP_NEAR       8
+#define PP_SHARES_MAX 32
+#define PP_NEAR_MAX   64
+_Static_assert(PP_NEAR_MAX == 2 * PP_SHARES_MAX, "a worker does not know all who are near its clients");
 /* the coordinator keeps this many slow hosts, and then drops the oldest */
 #define PP_SLOW_HOSTS_MAX 100000
 /* A new cut of a client divides requests of at most RECUT_MARKS / shares different times, but of

@@ -11,18 +11,25 @@ static void put_worker(struct pp_call *call, const struct pp_worker_info *w)
                    PP_TIME("seen_at", pp_shown_date(call, w->seen_at)));
 }
 
+static void on_workers_listed(struct pp_call *call)
+{
+    const struct pp_coord_workers *s = call->state;
+
+    pp_page_open(call);
+    for (size_t i = 0; i < s->n; i++)
+        if (pp_page_has(call))
+            put_worker(call, &s->workers[i]);
+    pp_page_send(call, pp_page_more(call));
+}
+
 void pp_api_list_workers(struct pp_call *call)
 {
-    struct pp_coordinator *c = call->o->coordinator;
-    struct pp_worker_info worker;
+    struct pp_coord_workers *s = pp_call_state(call, sizeof(*s));
 
     if (!pp_page_read(call, "workers", ""))
         return;
-    pp_page_open(call);
-    for (size_t i = 0; c->ops->worker(c, i, &worker, pp_loop_wall(call->o->loop)); i++)
-        if (pp_page_has(call))
-            put_worker(call, &worker);
-    pp_page_send(call, pp_page_more(call));
+    s->now_ms = pp_loop_wall(call->o->loop);
+    PP_CALL_ASK(call, call->o->coordinator, workers, s, "listing workers", on_workers_listed);
 }
 
 /* Reads the member "worker": the id of one worker, or null for all workers. */
@@ -32,25 +39,28 @@ static bool read_worker(struct pp_call *call, const char *name, const json_t *v,
     return json_is_string(v) || json_is_null(v) || pp_bad_type(call, name, "a worker's id, or null for all");
 }
 
+static void on_drain_asked(struct pp_call *call)
+{
+    const struct pp_coord_drain *s = call->state;
+
+    if (!s->found) {
+        pp_call_problem(call, PP_API_NOT_FOUND, "worker", "there is no such worker");
+        return;
+    }
+    PP_JSON_OBJECT(&call->out, NULL, PP_STR("worker", s->worker), PP_BOOL("draining", true));
+    pp_call_json(call, 202);
+}
+
 void pp_api_drain_worker(struct pp_call *call)
 {
     static const struct pp_body_field fields[] = {{"worker", read_worker}};
-    struct pp_coordinator *c = call->o->coordinator;
-    const char *worker = NULL;
+    struct pp_coord_drain *s = pp_call_state(call, sizeof(*s));
 
-    if (!pp_call_fields(call, "a drain", fields, 1, &worker))
+    if (!pp_call_fields(call, "a drain", fields, 1, &s->worker))
         return;
     if (!json_object_get(call->body, "worker")) {
         pp_call_problem(call, PP_API_MISSING_FIELD, "worker", "worker is missing: an id, or null for all");
         return;
     }
-    enum pp_err err = c->ops->drain(c, worker);
-    if (err == PP_ENOTFOUND) {
-        pp_call_problem(call, PP_API_NOT_FOUND, "worker", "there is no such worker");
-    } else if (err != PP_OK) {
-        pp_call_error(call, err, "draining a worker");
-    } else {
-        PP_JSON_OBJECT(&call->out, NULL, PP_STR("worker", worker), PP_BOOL("draining", true));
-        pp_call_json(call, 202);
-    }
+    PP_CALL_ASK(call, call->o->coordinator, drain, s, "draining a worker", on_drain_asked);
 }

@@ -43,6 +43,7 @@ struct job {
         struct pp_outbox_look outbox;
         struct pp_log_clean events_clean;
         struct pp_delivery_clean deliveries_clean;
+        struct pp_coord_workers workers;
     } r;
 };
 
@@ -54,6 +55,8 @@ struct pp_cron {
     /* True: this process is alone, and has returned the claims of earlier processes to the
      * store. */
     bool started_clean;
+    /* Claims of a worker that may be dead lapse before this loop time, or have just lapsed. */
+    int64_t lapsing_ms;
     bool outbox_known; /* true: the undelivered messages have been counted at least once */
     struct job *renewal;
     struct job jobs[]; /* jobs[i] runs row i of the table jobs[] below */
@@ -132,18 +135,30 @@ static bool renew_first(struct pp_cron *cron)
     return true;
 }
 
-/* Returns true if the claims of a worker that may be dead may lapse soon, or have just lapsed. */
-static bool claims_may_lapse(const struct pp_pipeline *p)
+static void on_silent_read(void *data, enum pp_err err)
 {
-    struct pp_worker_info w;
-    int64_t wall = pp_loop_wall(p->loop);
+    struct job *job = data;
+    const struct pp_coord_workers *r = &job->r.workers;
+    int64_t window = job->p->params->lease_ms + 2 * SILENT_MS;
 
-    for (size_t i = 0; p->coordinator->ops->worker(p->coordinator, i, &w, wall); i++) {
-        int64_t silent = wall - w.seen_at;
-        if (!w.draining && silent >= SILENT_MS && silent < p->params->lease_ms + 2 * SILENT_MS)
-            return true;
+    for (size_t i = 0; err == PP_OK && i < r->n; i++) {
+        int64_t until = job->ask.asked_ms + window - (r->now_ms - r->workers[i].seen_at);
+        if (!r->workers[i].draining && until > job->cron->lapsing_ms)
+            job->cron->lapsing_ms = until;
     }
-    return false;
+}
+
+/* Reads which workers may be dead. */
+static void find_silent(struct job *job)
+{
+    struct pp_pipeline *p = job->p;
+
+    if (p->params->sole_worker)
+        return;
+    job->r.workers = (struct pp_coord_workers){.req = pp_ask_request(&job->ask, on_silent_read),
+                                               .now_ms = pp_loop_wall(p->loop),
+                                               .silent_ms = SILENT_MS};
+    pp_ask_submitted(&job->ask, p->coordinator->ops->workers(p->coordinator, &job->r.workers));
 }
 
 /* Returns the claims of dead workers. A process that is alone knows at its start that all other
@@ -154,7 +169,7 @@ static void reap(struct job *job)
     struct pp_pipeline *p = job->p;
     bool others_are_dead = p->params->sole_worker && !job->cron->started_clean;
 
-    if (claims_may_lapse(p))
+    if (pp_loop_now(p->loop) < job->cron->lapsing_ms)
         job->next_ms = 0;
     if (renew_first(job->cron))
         return;
@@ -453,6 +468,7 @@ static const struct {
 } jobs[] = {
     {renew, PP_ROLE_WORKER, EVERY_PROCESS, 0, lease_third, "leases not renewed"},
     {reap, PP_ROLE_CRON, EVERY_PROCESS, SECOND, NULL, "lapsed claims unreadable"},
+    {find_silent, PP_ROLE_CRON, EVERY_PROCESS, SECOND, NULL, "silent workers unreadable"},
     {read_backlog, PP_ROLE_WORKER, EVERY_PROCESS, 10 * SECOND, NULL, "waiting tasks unreadable"},
     {tend_slots, PP_ROLE_WORKER, EVERY_PROCESS, 0, lease_eighth, NULL},
     {decide_routes, PP_ROLE_CRON | PP_ROLE_WORKER, EVERY_PROCESS, 0, router_interval, NULL},

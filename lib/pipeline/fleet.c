@@ -1,8 +1,7 @@
 /* fleet.c: what a process does for and with the other processes of its fleet.
  *
- * The backlog index: the coordinator knows which clients have waiting tasks. A worker reads the
- * index once, at its start; from then on announcements keep its copy up to date. The leader keeps
- * the index complete. When the coordinator has lost data or announcements, the leader *rebuilds*
+ * The backlog index: the coordinator knows which clients have waiting tasks, and tells workers. The
+ * leader keeps the index complete. When the coordinator has lost data or announcements, the leader *rebuilds*
  * the index: it reads the backlog from the store, which is authoritative, announces all of it, and
  * marks the index as rebuilt. The leader also rebuilds every REBUILD_MS (less often if reading
  * takes long), because tasks may be missing unnoticed: a process may die between its write to the
@@ -45,8 +44,8 @@ struct pp_fleet {
     /* Elects the process that does the jobs that only one process should do; NULL without the role
      * cron. */
     struct pp_election *election;
-    bool stopped, fed; /* `fed` is true if this worker has read the backlog index. */
-    bool incomplete;   /* True: the coordinator's index may lack tasks. */
+    bool stopped;
+    bool incomplete; /* True: the coordinator's index may lack tasks. */
     int64_t opened_ms;
     int64_t index_ms,
         backlog_ms; /* The index and the store's backlog are read again at these times or later. */
@@ -105,9 +104,6 @@ static void on_index_read(void *data, enum pp_err err)
 
     if (err != PP_OK)
         return;
-    if (!f->fed && f->p->claimer && !r->rebuilt)
-        pp_claimer_backlog(f->p->claimer, r->rows, r->n);
-    f->fed = true;
     f->incomplete = !r->complete;
     f->index_ms = now_of(f) + CHECK_MS;
 }
@@ -164,6 +160,22 @@ static void rebuild(struct pp_fleet *f)
 
 /* --- sending and handling notices between processes --- */
 
+/* Returns the kinds of notices that a process with these roles needs. */
+static uint32_t kinds_for(const struct pp_pipeline *p)
+{
+    uint32_t kinds = 0;
+
+    if (p->roles & PP_ROUTE_ROLES)
+        kinds |= 1u << PP_NOTICE_ROUTE;
+    if (p->roles & PP_ROLE_WORKER)
+        kinds |= 1u << PP_NOTICE_CLIENT;
+    if (p->roles & PP_ROLE_CRON)
+        kinds |= 1u << PP_NOTICE_SAMPLES;
+    if (p->roles & PP_ROLE_DELIVER)
+        kinds |= 1u << PP_NOTICE_BATCH | 1u << PP_NOTICE_WEBHOOK;
+    return kinds;
+}
+
 static void on_notice(void *data, const struct pp_notice *notice)
 {
     struct pp_fleet *f = data;
@@ -215,7 +227,7 @@ static void on_tick(void *data)
         check_dataset(f);
     if (f->p->claimer && now_of(f) - f->opened_ms >= MEET_MS)
         pp_claimer_begin(f->p->claimer);
-    if (((f->p->claimer && !f->fed) || leads) && pp_ask_ready(&f->index_ask) && now_of(f) >= f->index_ms)
+    if (leads && pp_ask_ready(&f->index_ask) && now_of(f) >= f->index_ms)
         read_index(f, false);
     if (leads && may_rebuild(f))
         rebuild(f);
@@ -257,7 +269,8 @@ struct pp_fleet *pp_fleet_open(struct pp_pipeline *p)
         return NULL;
     }
     pp_timer_start(f->timer, 0, TICK_MS);
-    p->coordinator->ops->watch_notices(p->coordinator, on_notice, f);
+    if (kinds_for(p) != 0)
+        p->coordinator->ops->watch_notices(p->coordinator, kinds_for(p), on_notice, f);
     return f;
 }
 
@@ -266,7 +279,7 @@ void pp_fleet_stop(struct pp_fleet *f)
     if (!f || f->stopped)
         return;
     f->stopped = true;
-    f->p->coordinator->ops->watch_notices(f->p->coordinator, NULL, NULL);
+    f->p->coordinator->ops->watch_notices(f->p->coordinator, 0, NULL, NULL);
     pp_timer_stop(f->timer);
     pp_election_stop(f->election);
 }
@@ -283,7 +296,7 @@ void pp_fleet_close(struct pp_fleet *f)
     if (!f)
         return;
     pp_assert(pp_fleet_busy(f) == 0, "closed with requests in flight");
-    f->p->coordinator->ops->watch_notices(f->p->coordinator, NULL, NULL);
+    f->p->coordinator->ops->watch_notices(f->p->coordinator, 0, NULL, NULL);
     pp_timer_close(f->timer);
     pp_election_close(f->election);
     free(f);

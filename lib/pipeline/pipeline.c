@@ -235,7 +235,8 @@ static enum pp_err open_stages(struct pp_pipeline *p)
     }
     /* The parts that send requests are started last. So if an earlier step fails, no request is in
      * flight, and everything can be closed at once. */
-    pp_routes_load(p->routes);
+    if (p->roles & PP_ROUTE_ROLES)
+        pp_routes_load(p->routes);
     if (p->params->sole_worker && p->claimer)
         start_alone(p);
     return PP_OK;

@@ -361,6 +361,18 @@ static void announcements_reach_the_watcher(void **state)
 
 /* --- what workers hear of each other --- */
 
+static bool is_on_the_ring(void *arg)
+{
+    struct coord_kit *k = arg;
+    return k->c->ops->ring_size(k->c) == 1;
+}
+
+static bool is_off_the_ring(void *arg)
+{
+    struct coord_kit *k = arg;
+    return k->c->ops->ring_size(k->c) == 0;
+}
+
 static void signs_of_life_are_seen_for_a_minute(void **state)
 {
     struct coord_kit *k = *state;
@@ -374,24 +386,34 @@ static void signs_of_life_are_seen_for_a_minute(void **state)
                                         .started_at = T0 - 5000,
                                         .seen_at = T0};
 
-    assert_false(k->c->ops->worker(k->c, 0, &info, T0));
+    assert_int_equal(ck_list(k, k->c, 0, T0).n, 0);
+    assert_int_equal(k->c->ops->ring_size(k->c), 0);
     k->c->ops->heartbeat(k->c, &mine);
     memset(id, 'x', 4);
-    assert_true(k->c->ops->worker(k->c, 0, &info, T0 + 1000));
-    assert_string_equal(info.id, "host-1-a");
-    assert_string_equal(info.host, "host");
-    assert_string_equal(info.tiers, "1,5");
-    assert_int_equal(info.in_flight, 3);
-    assert_int_equal(info.seen_at, T0);
-    assert_false(k->c->ops->worker(k->c, 1, &info, T0 + 1000));
+    ck_until(k, is_on_the_ring);
+    assert_false(k->c->ops->neighbour(k->c, 0, &info)); /* A worker is no neighbour of its own. */
+    struct pp_coord_workers list = ck_list(k, k->c, 0, T0 + 1000);
+    assert_int_equal(list.n, 1);
+    assert_string_equal(list.workers[0].id, "host-1-a");
+    assert_string_equal(list.workers[0].host, "host");
+    assert_string_equal(list.workers[0].tiers, "1,5");
+    assert_int_equal(list.workers[0].pid, 1);
+    assert_int_equal(list.workers[0].capacity, 100);
+    assert_int_equal(list.workers[0].in_flight, 3);
+    assert_int_equal(list.workers[0].started_at, T0 - 5000);
+    assert_int_equal(list.workers[0].seen_at, T0);
+    assert_int_equal(ck_list(k, k->c, 1000, T0 + 1000).n, 1);
+    assert_int_equal(ck_list(k, k->c, 1001, T0 + 1000).n, 0);
     mine.id = "host-1-a";
     mine.in_flight = 4;
     mine.seen_at = T0 + 50000;
+    ck_at(k, T0 + 50000);
     k->c->ops->heartbeat(k->c, &mine);
-    assert_true(k->c->ops->worker(k->c, 0, &info, T0 + 100000));
-    assert_int_equal(info.in_flight, 4);
-    assert_false(k->c->ops->worker(k->c, 1, &info, T0 + 100000));
-    assert_false(k->c->ops->worker(k->c, 0, &info, T0 + 110001));
+    assert_int_equal(ck_list(k, k->c, 0, T0 + 50000).workers[0].seen_at, T0 + 50000);
+    list = ck_list(k, k->c, 0, T0 + 100000);
+    assert_int_equal(list.n, 1);
+    assert_int_equal(list.workers[0].in_flight, 4);
+    assert_int_equal(ck_list(k, k->c, 0, T0 + 110001).n, 0);
 }
 
 static bool was_drained(void *k)
@@ -406,15 +428,20 @@ static void drains_reach_their_worker(void **state)
 
     k->c->ops->heartbeat(k->c, &mine);
     ck_watch(k);
-    assert_int_equal(k->c->ops->drain(k->c, "w2"), PP_ENOTFOUND);
+    ck_until(k, is_on_the_ring);
+    assert_false(ck_drain(k, k->c, "w2"));
     assert_int_equal(k->drains, 0);
-    assert_int_equal(k->c->ops->drain(k->c, "w1"), PP_OK);
+    assert_true(ck_drain(k, k->c, "w1"));
     ck_until(k, was_drained);
     assert_string_equal(k->drained, "w1");
     k->drains = 0;
-    assert_int_equal(k->c->ops->drain(k->c, NULL), PP_OK);
+    assert_true(ck_drain(k, k->c, NULL));
     ck_until(k, was_drained);
     assert_string_equal(k->drained, "*");
+    mine.draining = true;
+    k->c->ops->heartbeat(k->c, &mine);
+    ck_until(k, is_off_the_ring);
+    assert_true(ck_list(k, k->c, 0, T0).workers[0].draining);
 }
 
 static uint64_t trips(struct coord_kit *k, const char *op)
@@ -484,5 +511,5 @@ int pp_suite_coordinator(const struct pp_coord_subject *s)
 
     ck_use(s);
     int failed = cmocka_run_group_tests_name(s->name, tests, NULL, NULL);
-    return failed + (s->many ? pp_suite_coordinator_fleet() : 0);
+    return failed + (s->many ? pp_suite_coordinator_fleet() + pp_suite_coordinator_ring() : 0);
 }

@@ -1,7 +1,7 @@
 /* suite_coordinator_fleet.c: many workers, each in its own process, use one coordinator. A share of
  * a client's limits belongs to one worker until its lease ends, and the next holder learns what was
- * sent. Every worker hears every announcement. A coordinator whose data was lost grants nothing
- * until all leases that it does not know of must have ended. */
+ * sent. A coordinator whose data was lost grants nothing until all leases that it does not know of
+ * must have ended. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -592,98 +592,6 @@ static void slow_hosts_are_slow_for_all(void **state)
     assert_int_equal(k->d->ops->host_slow_until(k->d, "slow.test", T0), T0 + 60000);
 }
 
-static struct pp_worker_info worker(const char *id)
-{
-    return (struct pp_worker_info){.id = id,
-                                   .host = "host",
-                                   .tiers = "1,5",
-                                   .pid = 77,
-                                   .capacity = 100,
-                                   .in_flight = 7,
-                                   .clients = 3,
-                                   .started_at = T0 - 5000,
-                                   .seen_at = T0};
-}
-
-static bool sees_two(void *arg)
-{
-    struct coord_kit *k = arg;
-    struct pp_worker_info info;
-    return k->c->ops->worker(k->c, 1, &info, T0) && k->d->ops->worker(k->d, 1, &info, T0);
-}
-
-static bool sees_drain(void *arg)
-{
-    struct coord_kit *k = arg;
-    struct pp_worker_info info;
-    bool seen = false;
-
-    for (size_t i = 0; k->c->ops->worker(k->c, i, &info, T0); i++)
-        seen |= info.draining;
-    return seen;
-}
-
-static void workers_know_each_other(void **state)
-{
-    struct coord_kit *k = *state;
-    struct pp_worker_info a = worker("a"), b = worker("b"), info;
-
-    k->c->ops->heartbeat(k->c, &a);
-    ck_open_other(k);
-    k->d->ops->heartbeat(k->d, &b);
-    ck_until(k, sees_two);
-    for (int i = 0; i < 2; i++) {
-        struct pp_coordinator *c = i ? k->d : k->c;
-        for (size_t n = 0; c->ops->worker(c, n, &info, T0); n++) {
-            assert_true(n < 2);
-            assert_true(info.id[0] == 'a' || info.id[0] == 'b');
-            assert_string_equal(info.host, "host");
-            assert_string_equal(info.tiers, "1,5");
-            assert_int_equal(info.pid, 77);
-            assert_int_equal(info.capacity, 100);
-            assert_int_equal(info.in_flight, 7);
-            assert_int_equal(info.clients, 3);
-            assert_int_equal(info.started_at, T0 - 5000);
-            assert_int_equal(info.seen_at, T0);
-            assert_false(info.draining);
-        }
-        assert_false(c->ops->worker(c, 0, &info, T0 + 60001));
-    }
-    k->c->ops->heartbeat(k->c, &a);
-    k->d->ops->heartbeat(k->d, &b);
-    b.draining = true;
-    /* A heartbeat with a changed state reaches the other processes. */
-    k->d->ops->heartbeat(k->d, &b);
-    ck_until(k, sees_drain);
-}
-
-static bool has_drained(void *arg)
-{
-    return ((struct coord_kit *)arg)->drains > 0;
-}
-
-static void anybody_can_ask_a_worker_to_drain(void **state)
-{
-    struct coord_kit *k = *state;
-    struct pp_worker_info a = worker("a"), b = worker("b");
-
-    ck_watch(k);
-    ck_open_other(k);
-    k->c->ops->heartbeat(k->c, &a);
-    k->d->ops->heartbeat(k->d, &b);
-    ck_until(k, sees_two);
-    assert_int_equal(k->d->ops->drain(k->d, "nobody"), PP_ENOTFOUND);
-    assert_int_equal(k->d->ops->drain(k->d, "b"), PP_OK);
-    assert_int_equal(k->d->ops->drain(k->d, "a"), PP_OK);
-    ck_until(k, has_drained);
-    assert_string_equal(k->drained, "a");
-    assert_int_equal(k->drains, 1);
-    assert_int_equal(k->d->ops->drain(k->d, NULL), PP_OK);
-    k->drains = 0;
-    ck_until(k, has_drained);
-    assert_string_equal(k->drained, "*");
-}
-
 /* --- the secret --- */
 
 static void processes_share_a_secret(void **state)
@@ -863,8 +771,6 @@ int pp_suite_coordinator_fleet(void)
         TEST(a_release_with_something_due_is_announced),
         TEST(notices_reach_the_others),
         TEST(slow_hosts_are_slow_for_all),
-        TEST(workers_know_each_other),
-        TEST(anybody_can_ask_a_worker_to_drain),
         TEST(processes_share_a_secret),
         TEST(one_leads),
         TEST(the_data_set_has_a_name),

@@ -50,7 +50,7 @@ static void open_one(struct coord_kit *k, struct pp_coordinator **c)
 {
     assert_string_equal(pp_err_text(k->subject->open(k->loop, k->place, c)), pp_err_text(PP_OK));
     if (c == &k->c)
-        (*c)->ops->watch_notices(*c, on_notice, k);
+        (*c)->ops->watch_notices(*c, CK_ALL_NOTICES, on_notice, k);
     pp_test_until(k->loop, is_known, c, 30000);
 }
 
@@ -77,13 +77,22 @@ int ck_open(void **state)
     return result;
 }
 
+void ck_close_ports(struct coord_kit *k)
+{
+    k->c->ops->close(k->c);
+    if (k->d)
+        k->d->ops->close(k->d);
+    for (size_t i = 0; i < k->n_workers; i++) {
+        k->workers[i]->c->ops->close(k->workers[i]->c);
+        free(k->workers[i]);
+    }
+}
+
 int ck_close(void **state)
 {
     struct coord_kit *k = *state;
 
-    k->c->ops->close(k->c);
-    if (k->d)
-        k->d->ops->close(k->d);
+    ck_close_ports(k);
     pp_loop_close(k->loop);
     pp_arena_fini(&k->arena);
     free(k);
@@ -221,6 +230,23 @@ int64_t ck_due(const struct pp_coord_backlog *b, const char *client, uint8_t que
     return due;
 }
 
+struct pp_coord_workers ck_list(struct coord_kit *k, struct pp_coordinator *c, int64_t silent_ms, int64_t now)
+{
+    struct pp_coord_workers r = {.req = ck_request(k), .now_ms = now, .silent_ms = silent_ms};
+
+    ck_at(k, now);
+    ck_wait(k, c->ops->workers(c, &r), &r.req, PP_OK);
+    return r;
+}
+
+bool ck_drain(struct coord_kit *k, struct pp_coordinator *c, const char *worker)
+{
+    struct pp_coord_drain r = {.req = ck_request(k), .worker = worker};
+
+    ck_wait(k, c->ops->drain(c, &r), &r.req, PP_OK);
+    return r.found;
+}
+
 uint32_t ck_told(const struct pp_slot_want *w, int64_t now)
 {
     uint32_t sum = w->spent;
@@ -303,4 +329,150 @@ int64_t ck_heard(struct coord_kit *k, const char *client, uint8_t queue)
 
     pp_test_until(k->loop, is_heard, &h, 30000);
     return h.due_ms;
+}
+
+/* --- more workers --- */
+
+static void worker_on_rows(void *data, const struct pp_backlog_row *rows, size_t n)
+{
+    struct ck_worker *w = data;
+
+    assert_true(n > 0);
+    w->rows += (int)n;
+    w->row = rows[n - 1];
+    (void)snprintf(w->client, sizeof(w->client), "%s", w->row.client);
+    w->row.client = w->client;
+}
+
+static void worker_on_notice(void *data, const struct pp_notice *n)
+{
+    struct ck_worker *w = data;
+
+    if (n->kind == PP_NOTICE_CLIENT && n->a[0] == '\0')
+        w->losses++;
+    else
+        w->notices[n->kind]++;
+}
+
+static void worker_on_drain(void *data, const char *worker)
+{
+    struct ck_worker *w = data;
+
+    w->drains++;
+    (void)snprintf(w->drained, sizeof(w->drained), "%s", worker ? worker : "*");
+}
+
+struct ck_worker *ck_worker_open(struct coord_kit *k, const char *id, const char *tiers, uint32_t kinds)
+{
+    struct ck_worker *w = calloc(1, sizeof *w);
+
+    assert_true(w && k->n_workers < CK_WORKERS);
+    k->workers[k->n_workers++] = w;
+    w->k = k;
+    (void)snprintf(w->id, sizeof(w->id), "%s", id);
+    w->info = (struct pp_worker_info){.id = w->id,
+                                      .host = "host",
+                                      .tiers = tiers,
+                                      .pid = 77,
+                                      .capacity = 100,
+                                      .in_flight = 7,
+                                      .clients = 3,
+                                      .started_at = CK_T0 - 5000,
+                                      .seen_at = CK_T0};
+    assert_string_equal(pp_err_text(k->subject->open(k->loop, k->place, &w->c)), pp_err_text(PP_OK));
+    w->c->ops->watch_notices(w->c, kinds, worker_on_notice, w);
+    w->c->ops->watch(w->c, worker_on_rows, w);
+    w->c->ops->watch_drain(w->c, worker_on_drain, w);
+    return w;
+}
+
+static bool all_listen(void *arg)
+{
+    struct coord_kit *k = arg;
+
+    for (size_t i = 0; i < k->n_workers; i++)
+        if (k->workers[i]->losses == 0 || !is_known(&k->workers[i]->c))
+            return false;
+    return true;
+}
+
+void ck_workers_listen(struct coord_kit *k)
+{
+    ck_until(k, all_listen);
+}
+
+void ck_beat(struct coord_kit *k, int64_t now)
+{
+    ck_at(k, now);
+    for (size_t i = 0; i < k->n_workers; i++) {
+        struct ck_worker *w = k->workers[i];
+        w->info.seen_at = now;
+        if (!w->silent)
+            w->c->ops->heartbeat(w->c, &w->info);
+    }
+}
+
+static bool all_are_on_the_ring(void *arg)
+{
+    struct coord_kit *k = arg;
+
+    for (size_t i = 0; i < k->n_workers; i++)
+        if (k->workers[i]->c->ops->ring_size(k->workers[i]->c) == 0)
+            return false;
+    return true;
+}
+
+static bool all_know_the_ring(void *arg)
+{
+    struct coord_kit *k = arg;
+
+    for (size_t i = 0; i < k->n_workers; i++)
+        if (k->workers[i]->c->ops->ring_size(k->workers[i]->c) != k->n_workers)
+            return false;
+    return true;
+}
+
+void ck_join(struct coord_kit *k, int64_t now)
+{
+    ck_workers_listen(k);
+    ck_beat(k, now);
+    ck_until(k, all_are_on_the_ring);
+    ck_hear_all(k);
+    ck_beat(k, now + 2000);
+    ck_until(k, all_know_the_ring);
+    ck_hear_all(k);
+    ck_forget(k);
+}
+
+void ck_forget(struct coord_kit *k)
+{
+    for (size_t i = 0; i < k->n_workers; i++) {
+        struct ck_worker *w = k->workers[i];
+        w->rows = w->drains = 0;
+        memset(w->notices, 0, sizeof w->notices);
+    }
+}
+
+static bool all_have_the_notice(void *arg)
+{
+    struct coord_kit *k = arg;
+
+    for (size_t i = 0; i < k->n_workers; i++)
+        if (k->workers[i]->notices[PP_NOTICE_WEBHOOK] == 0)
+            return false;
+    return true;
+}
+
+void ck_hear_all(struct coord_kit *k)
+{
+    const struct pp_notice last = {.kind = PP_NOTICE_WEBHOOK, .a = "last", .b = ""};
+
+    /* The server has answered the earlier requests of each process, and then those that it sent
+     * because of these answers. */
+    for (size_t i = 0; i < 2 * k->n_workers; i++)
+        (void)ck_backlog(k, k->workers[i / 2]->c, false);
+    for (size_t i = 0; i < k->n_workers; i++)
+        k->workers[i]->notices[PP_NOTICE_WEBHOOK] = 0;
+    k->c->ops->notify(k->c, &last, 1);
+    ck_until(k, all_have_the_notice);
 }

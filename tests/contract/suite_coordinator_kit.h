@@ -17,6 +17,26 @@
 #define CK_LEASE_MS  30000
 #define CK_T0        INT64_C(1700000000000)
 
+enum { CK_WORKERS = 2 * PP_NEAR_MAX + 32, CK_ALL_NOTICES = (1 << PP_NOTICE_KINDS) - 1 };
+
+struct coord_kit;
+
+/* One more process, and what its watchers have heard since ck_forget(). */
+struct ck_worker {
+    struct coord_kit *k;
+    struct pp_coordinator *c;
+    struct pp_worker_info info; /* of its heartbeats */
+    char id[24];
+    bool silent; /* it sends no heartbeats */
+    int rows;    /* number of rows, and the latest one */
+    struct pp_backlog_row row;
+    char client[80];
+    int notices[PP_NOTICE_KINDS];
+    int losses; /* since the port was opened */
+    int drains;
+    char drained[100]; /* the argument of the latest call; "*": NULL */
+};
+
 struct coord_kit {
     const struct pp_coord_subject *subject;
     const char *place;
@@ -35,7 +55,9 @@ struct coord_kit {
     char notice_a[80], notice_b[80];
     int notices, losses;
     int drains;
-    char drained[100]; /* client that was drained; "*": all clients */
+    char drained[100]; /* worker that was asked to drain; "*": all workers */
+    struct ck_worker *workers[CK_WORKERS];
+    size_t n_workers;
 };
 
 /* cmocka's setup and teardown of one test, whose state is a struct coord_kit. ck_open() opens
@@ -43,6 +65,8 @@ struct coord_kit {
 int ck_open(void **state);
 int ck_open_lost(void **state);
 int ck_close(void **state);
+/* Closes all ports, as part of ck_close(). */
+void ck_close_ports(struct coord_kit *k);
 void ck_use(const struct pp_coord_subject *subject);
 
 /* Sets the clock of all coordinators, if the adapter has one. */
@@ -77,6 +101,12 @@ struct pp_coord_backlog ck_backlog(struct coord_kit *k, struct pp_coordinator *c
 /* Returns the due time of a row in an answer; INT64_MAX if there is no row. */
 int64_t ck_due(const struct pp_coord_backlog *b, const char *client, uint8_t queue);
 
+/* Lists the workers that have been silent for silent_ms. */
+struct pp_coord_workers ck_list(struct coord_kit *k, struct pp_coordinator *c, int64_t silent_ms,
+                                int64_t now);
+/* Asks a worker to drain, or all for NULL. Returns true if there is such a worker. */
+bool ck_drain(struct coord_kit *k, struct pp_coordinator *c, const char *worker);
+
 /* Returns how many requests of the last window the granted slot reports, by its marks and spent
  * permits. */
 uint32_t ck_told(const struct pp_slot_want *w, int64_t now);
@@ -88,10 +118,25 @@ void ck_watch(struct coord_kit *k);
 /* Turns the loop until k->c's watcher has received the row; returns its due time, and drops
  * earlier rows. */
 int64_t ck_heard(struct coord_kit *k, const char *client, uint8_t queue);
+/* Opens the process of one more worker, which watches notices of these kinds; without waiting. */
+struct ck_worker *ck_worker_open(struct coord_kit *k, const char *id, const char *tiers, uint32_t kinds);
+/* Turns the loop until the subscriptions of all workers are active. */
+void ck_workers_listen(struct coord_kit *k);
+/* Sets the clock and sends the heartbeats of all workers that are not silent. */
+void ck_beat(struct coord_kit *k, int64_t now);
+/* Puts all workers on the ring with heartbeats at `now` and 2 s later. Turns the loop until each
+ * knows how large the ring is. Then forgets what they have heard. */
+void ck_join(struct coord_kit *k, int64_t now);
+void ck_forget(struct coord_kit *k);
+/* Turns the loop until all processes have got all messages that were sent before. */
+void ck_hear_all(struct coord_kit *k);
+
 /* Turns the loop until cond(k). */
 void ck_until(struct coord_kit *k, bool (*cond)(void *k));
 
 /* The tests of suite_coordinator_fleet.c, for adapters that serve several workers. */
 int pp_suite_coordinator_fleet(void);
+/* Those of suite_coordinator_ring.c. */
+int pp_suite_coordinator_ring(void);
 
 #endif

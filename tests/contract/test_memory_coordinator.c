@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "adapter/memory/memory_coordinator.h"
+#include "base/stable_hash.h"
 #include "suite_coordinator_kit.h"
 #include "test_clock.h"
 #include "test_loop.h"
@@ -93,6 +94,8 @@ static struct {
     struct pp_list calls; /* calls whose fate is not ARRIVES, until they end */
     struct pp_list late;
     bool messages_lost;
+    bool delays; /* the next message stays in `delayed` until the test lets it arrive */
+    struct pp_memory_message *delayed;
 } bad;
 
 static void end_calls(void *data)
@@ -144,6 +147,11 @@ static void post_badly(void *data, struct pp_memory_line *to, struct pp_memory_m
         pp_memory_lose(m);
         return;
     }
+    if (bad.delays) {
+        bad.delays = false;
+        bad.delayed = m;
+        return;
+    }
     if (pp_list_empty(&m->to->waiting))
         pp_timer_start(m->to->timer, 0, 0);
     pp_list_push(&m->to->waiting, &m->node);
@@ -179,9 +187,7 @@ static int close_faults(void **state)
 
     /* Requests of the ports are still in flight, and end after the close. */
     bad.fate = ARRIVES;
-    k->c->ops->close(k->c);
-    if (k->d)
-        k->d->ops->close(k->d);
+    ck_close_ports(k);
     end_calls(NULL);
     arrive_late();
     pp_timer_close(bad.timer);
@@ -353,10 +359,13 @@ static void tell_everything(struct coord_kit *k)
 static bool has_caught_up(void *arg)
 {
     struct coord_kit *k = arg;
-    struct pp_worker_info info;
+    return k->c->ops->host_slow_until(k->c, "slow.test", time_now) == T0 + 60000;
+}
 
-    return k->c->ops->host_slow_until(k->c, "slow.test", time_now) == T0 + 60000 &&
-           k->c->ops->worker(k->c, 0, &info, time_now) && strcmp(info.id, "d") == 0;
+static bool is_d_listed(struct coord_kit *k)
+{
+    struct pp_coord_workers list = ck_list(k, k->c, 0, time_now);
+    return list.n == 1 && strcmp(list.workers[0].id, "d") == 0 && list.workers[0].seen_at == time_now;
 }
 
 static bool is_sent(void *arg)
@@ -388,6 +397,7 @@ static void what_was_lost_is_told_again(void **state)
         k->d->ops->heartbeat(k->d, &info);
         assert_int_equal(ck_heard(k, "42", 1), T0 + 9);
         ck_until(k, has_caught_up);
+        assert_true(is_d_listed(k));
         ck_listen(k); /* A lost notice is reported as such. */
         arrive_late();
     }
@@ -511,6 +521,166 @@ static void too_many_announcements_are_not_hushed_up(void **state)
     assert_true(b.n > 100000);
 }
 
+/* --- in a large ring --- */
+
+enum { RING = PP_NEAR + 8 };
+
+/* Opens the processes of a large ring. Returns the worker that is the farthest from client 42. */
+static struct ck_worker *open_ring(struct coord_kit *k)
+{
+    struct ck_worker *far = NULL;
+    char id[16];
+
+    for (int i = 0; i < RING; i++) {
+        (void)snprintf(id, sizeof id, "w%d", i);
+        struct ck_worker *w = ck_worker_open(k, id, "all", CK_ALL_NOTICES);
+        uint32_t at = pp_ring_position("42");
+        if (!far || pp_ring_position(far->id) - at < pp_ring_position(id) - at)
+            far = w;
+    }
+    ck_join(k, T0);
+    return far;
+}
+
+/* Sends a renewal of client 42 that says that nothing is due. Returns true if the server then has
+ * nothing due, because it believes that the holder knew of all announcements. */
+static bool takes_all_back(struct coord_kit *k, struct ck_worker *w)
+{
+    struct pp_slot_renewal r = renewal("42");
+    int64_t due[PP_QUEUES];
+    struct pp_coordinator *c = k->c;
+
+    for (int q = 0; q < PP_QUEUES; q++)
+        due[q] = INT64_MAX;
+    r.due_ms = due;
+    k->c = w->c;
+    assert_false(ck_renew(k, w->id, r, time_now));
+    k->c = c;
+    struct pp_coord_backlog b = ck_backlog(k, k->c, false);
+    return ck_due(&b, "42", 1) == INT64_MAX;
+}
+
+static bool acquires(struct coord_kit *k, struct ck_worker *w)
+{
+    struct pp_coordinator *c = k->c;
+
+    k->c = w->c;
+    struct pp_slot_want got = ck_acquire(k, w->id, want("42"), time_now);
+    k->c = c;
+    return got.granted;
+}
+
+static const struct pp_backlog_row due_row = {.client = "42", .queue = 1, .due_ms = T0 + 9};
+
+static bool far_has_rows(void *far)
+{
+    return ((struct ck_worker *)far)->rows > 0;
+}
+
+/* A holder that is far from its client misses an announcement. It reads that row of the index, and
+ * cancels nothing before it has. */
+static void a_far_holder_makes_up_for_a_lost_message(void **state)
+{
+    struct coord_kit *k = *state;
+    struct ck_worker *far = open_ring(k);
+
+    assert_true(acquires(k, far));
+    bad.messages_lost = true;
+    k->c->ops->announce(k->c, &due_row, 1);
+    (void)ck_backlog(k, k->c, true);
+    bad.messages_lost = false;
+    time_now += 2000;
+    ck_beat(k, time_now); /* The stamps after the heartbeats have the number of the lost one. */
+    ck_hear_all(k);
+    assert_false(takes_all_back(k, far));
+    pp_test_clock_pass(k->loop, 200);
+    pp_test_until(k->loop, far_has_rows, far, 30000);
+    assert_string_equal(far->client, "42");
+    ck_hear_all(k);
+    assert_true(takes_all_back(k, far));
+}
+
+/* A worker gets a slot of a client of which it has heard nothing. It hears what is due, and cancels
+ * nothing before it has. */
+static void a_far_worker_hears_with_its_grant_what_is_due(void **state)
+{
+    struct coord_kit *k = *state;
+    struct ck_worker *far = open_ring(k);
+
+    k->c->ops->announce(k->c, &due_row, 1);
+    (void)ck_backlog(k, k->c, true);
+    time_now += 2000;
+    ck_beat(k, time_now);
+    ck_hear_all(k);
+    assert_int_equal(far->rows, 0);
+    assert_true(acquires(k, far));
+    pp_test_until(k->loop, far_has_rows, far, 30000);
+    assert_int_equal(far->row.due_ms, T0 + 9);
+    ck_hear_all(k);
+    assert_true(takes_all_back(k, far));
+}
+
+static bool has_heard_of_43(void *arg)
+{
+    const struct coord_kit *k = arg;
+    return k->n_rows > 0 && strcmp(k->rows[k->n_rows - 1].client, "43") == 0;
+}
+
+/* An announcement overtakes another one, which its receiver does not cancel meanwhile. */
+static void messages_may_overtake_each_other(void **state)
+{
+    struct coord_kit *k = *state;
+    struct pp_backlog_row other = due_row;
+
+    ck_watch(k);
+    ck_listen(k);
+    ck_open_other(k);
+    struct ck_worker w = {.c = k->c, .id = "w1"};
+    assert_true(acquires(k, &w));
+    bad.delays = true; /* The server tells k->c first. */
+    k->d->ops->announce(k->d, &due_row, 1);
+    (void)ck_backlog(k, k->d, true);
+    other.client = "43";
+    k->d->ops->announce(k->d, &other, 1);
+    ck_until(k, has_heard_of_43);
+    assert_int_equal(k->n_rows, 1);
+    assert_false(takes_all_back(k, &w));
+    pp_memory_arrive(bad.delayed);
+    assert_int_equal(k->n_rows, 2);
+    assert_true(takes_all_back(k, &w));
+}
+
+/* The answer to the heartbeat that has put a worker on the ring is lost. */
+static void who_may_have_joined_reads_the_index(void **state)
+{
+    struct coord_kit *k = *state;
+
+    open_ring(k);
+    struct ck_worker *near = k->workers[0];
+    for (size_t i = 1; i < k->n_workers; i++)
+        if (pp_ring_position(k->workers[i]->id) - pp_ring_position("42") <
+            pp_ring_position(near->id) - pp_ring_position("42"))
+            near = k->workers[i];
+    near->silent = true;
+    for (int i = 0; i < 3; i++) { /* The ring forgets the worker. */
+        time_now += 2000;
+        ck_beat(k, time_now);
+        ck_hear_all(k);
+    }
+    k->c->ops->announce(k->c, &due_row, 1);
+    (void)ck_backlog(k, k->c, true);
+    ck_hear_all(k);
+    assert_int_equal(near->rows, 0);
+    bad.fate = ANSWER_LOST;
+    near->c->ops->heartbeat(near->c, &near->info);
+    ck_until(k, is_sent);
+    bad.fate = ARRIVES;
+    near->silent = false;
+    time_now += 2000;
+    ck_beat(k, time_now);
+    pp_test_until(k->loop, far_has_rows, near, 30000);
+}
+
 /* --- the data are lost --- */
 
 static bool is_another(void *arg)
@@ -554,6 +724,7 @@ static void forgotten_data_are_a_new_data_set(void **state)
     struct pp_coordinator *c = k->c;
     k->c = k->d;
     ck_until(k, has_caught_up); /* The slow host and the worker are in the new data set, too. */
+    assert_int_equal(ck_list(k, k->c, 0, time_now).n, 1);
     k->c = c;
     struct pp_slot_want w = ck_acquire(k, "w2", want("43"), T0 + 5000 + LEASE);
     assert_true(w.granted);
@@ -739,6 +910,10 @@ int main(void)
         TEST(a_lost_connection_loses_nothing),
         TEST(the_index_is_not_written_without_connection),
         TEST(too_many_announcements_are_not_hushed_up),
+        TEST(a_far_holder_makes_up_for_a_lost_message),
+        TEST(a_far_worker_hears_with_its_grant_what_is_due),
+        TEST(messages_may_overtake_each_other),
+        TEST(who_may_have_joined_reads_the_index),
         TEST(forgotten_data_are_a_new_data_set),
         TEST(a_leader_goes_on_in_a_new_data_set),
         TEST(a_new_cut_after_a_loss_assumes_the_worst),

@@ -436,23 +436,21 @@ void fake_store_close(struct fake_store *f)
 
 /* --- coordinator --- */
 
-static bool coord_worker(struct pp_coordinator *c, size_t i, struct pp_worker_info *info, int64_t now_ms)
+static enum pp_err coord_workers(struct pp_coordinator *c, struct pp_coord_workers *r)
 {
     struct fake_coordinator *f = (struct fake_coordinator *)c;
-    (void)now_ms;
-    if (i >= f->n)
-        return false;
-    *info = f->workers[i];
-    return true;
+    r->workers = f->workers;
+    r->n = f->n;
+    return fake_later(&f->back, &r->req, f->err);
 }
 
-static enum pp_err coord_drain(struct pp_coordinator *c, const char *worker)
+static enum pp_err coord_drain(struct pp_coordinator *c, struct pp_coord_drain *r)
 {
     struct fake_coordinator *f = (struct fake_coordinator *)c;
-    if (worker && strcmp(worker, "nobody") == 0)
-        return PP_ENOTFOUND;
-    snprintf(f->drained, sizeof(f->drained), "%s", worker ? worker : "*");
-    return PP_OK;
+    r->found = !r->worker || strcmp(r->worker, "nobody") != 0;
+    if (r->found && f->err == PP_OK)
+        snprintf(f->drained, sizeof(f->drained), "%s", r->worker ? r->worker : "*");
+    return fake_later(&f->back, &r->req, f->err);
 }
 
 static int64_t coord_slow(struct pp_coordinator *c, const char *host, int64_t now_ms)
@@ -471,8 +469,10 @@ static enum pp_err coord_secret(struct pp_coordinator *c, struct pp_coord_secret
 
 void fake_coordinator_open(struct fake_coordinator *f, struct pp_loop *loop)
 {
-    static const struct pp_coordinator_ops ops = {
-        .worker = coord_worker, .drain = coord_drain, .host_slow_until = coord_slow, .secret = coord_secret};
+    static const struct pp_coordinator_ops ops = {.workers = coord_workers,
+                                                  .drain = coord_drain,
+                                                  .host_slow_until = coord_slow,
+                                                  .secret = coord_secret};
     *f = (struct fake_coordinator){.base.ops = &ops};
     fake_return_open(&f->back, loop);
 }

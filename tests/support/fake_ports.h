@@ -80,6 +80,7 @@ struct fake_coordinator {
     struct pp_coordinator base;
     struct fake_return back;
     enum pp_err secret_err; /* how requests for the secret end */
+    enum pp_err err;        /* how requests for the workers, and to drain, end */
     struct pp_worker_info workers[FAKE_MAX];
     size_t n;
     int64_t slow_until;

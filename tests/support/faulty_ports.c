@@ -205,15 +205,20 @@ static void coord_notify(struct pp_coordinator *c, const struct pp_notice *notic
     REAL(c)->ops->notify(REAL(c), notices, n);
 }
 
-static void coord_watch_notices(struct pp_coordinator *c,
+static void coord_watch_notices(struct pp_coordinator *c, uint32_t kinds,
                                 void (*cb)(void *data, const struct pp_notice *notice), void *data)
 {
-    REAL(c)->ops->watch_notices(REAL(c), cb, data);
+    REAL(c)->ops->watch_notices(REAL(c), kinds, cb, data);
 }
 
-static bool coord_worker(struct pp_coordinator *c, size_t i, struct pp_worker_info *info, int64_t now_ms)
+static bool coord_neighbour(struct pp_coordinator *c, size_t i, struct pp_worker_info *info)
 {
-    return REAL(c)->ops->worker(REAL(c), i, info, now_ms);
+    return REAL(c)->ops->neighbour(REAL(c), i, info);
+}
+
+static uint32_t coord_ring_size(struct pp_coordinator *c)
+{
+    return REAL(c)->ops->ring_size(REAL(c));
 }
 
 static const char *coord_dataset(struct pp_coordinator *c)
@@ -254,7 +259,8 @@ void faulty_open(struct faulty_ports *f, struct pp_loop *loop, struct pp_task_st
                                                      .heartbeat = coord_heartbeat,
                                                      .notify = coord_notify,
                                                      .watch_notices = coord_watch_notices,
-                                                     .worker = coord_worker,
+                                                     .neighbour = coord_neighbour,
+                                                     .ring_size = coord_ring_size,
                                                      .dataset = coord_dataset,
                                                      .first = coord_first};
 #undef X

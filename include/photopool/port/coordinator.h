@@ -2,6 +2,14 @@
  * lease), the backlog index and its wake-ups, slow hosts, live workers, the leader, and notices
  * between processes.
  *
+ * The hash ring decides which workers serve a client, so that what one worker hears and knows does
+ * not grow with the fleet. Workers and clients have a position on the ring (base/stable_hash.h).
+ * The workers near a client are, of each kind (the tiers that they serve), the first PP_NEAR after
+ * the client's position; if the client is cut into more than PP_NEAR / 2 shares, twice as many as
+ * there are shares. A worker is on the ring from its first heartbeat on, until it drains or sends
+ * no heartbeat for PP_WORKER_GONE_MS. Source: Karger et al., "Consistent Hashing and Random Trees",
+ * STOC 1997.
+ *
  * A slot is share k of S of a client; core/share.h cuts rate, concurrency and hash range into
  * shares. A worker holds at most one slot of a client. The holder keeps the sliding log of its
  * share in memory (core/ratelimit.h) and sends only requests that it has reserved. Each renewal
@@ -140,6 +148,22 @@ struct pp_coord_secret {
     char secret[PP_COORD_SECRET_MAX];
 };
 
+/* Lists the workers that were alive in the last minute. */
+struct pp_coord_workers {
+    struct pp_req req;
+    int64_t now_ms;
+    int64_t silent_ms; /* only workers whose last heartbeat is at least this old; 0: all */
+    struct pp_worker_info *workers; /* out, in the order of their ids */
+    size_t n;
+};
+
+/* Asks a worker to drain, or all workers if `worker` is NULL. */
+struct pp_coord_drain {
+    struct pp_req req;
+    const char *worker;
+    bool found; /* out: false if there is no such worker */
+};
+
 struct pp_worker_info {
     const char *id;
     const char *host;
@@ -183,7 +207,9 @@ struct pp_notice {
     X(release, pp_coord_release) \
     X(backlog, pp_coord_backlog) \
     X(elect, pp_coord_elect)     \
-    X(secret, pp_coord_secret)
+    X(secret, pp_coord_secret)   \
+    X(workers, pp_coord_workers) \
+    X(drain, pp_coord_drain)
 
 struct pp_coordinator;
 
@@ -197,16 +223,18 @@ struct pp_coordinator_ops {
     /* Returns how many ms of its share's rate a holder reserves in advance. 0: renewals are cheap,
      * so each claim reserves its own requests. */
     int64_t (*reserve_ahead_ms)(struct pp_coordinator *c);
-    /* Tells every worker, including that of this process, when these queues have due tasks. Copies
-     * the rows. */
+    /* Tells the workers near these clients, and those that hold their slots, when these queues have
+     * due tasks. If at most PP_NEAR workers are on the ring, all processes hear it. Copies the
+     * rows. */
     void (*announce)(struct pp_coordinator *c, const struct pp_backlog_row *rows, size_t n);
     /* Calls the watcher for each announcement. A process has at most one watcher. */
     void (*watch)(struct pp_coordinator *c, pp_backlog_cb cb, void *data);
-    /* Sends notices to all other processes. Copies the notices. */
+    /* Sends notices to the other processes that watch notices of this kind. Copies the notices. */
     void (*notify)(struct pp_coordinator *c, const struct pp_notice *notices, size_t n);
-    /* Calls the watcher for each notice of another process. A process has at most one watcher. */
-    void (*watch_notices)(struct pp_coordinator *c, void (*cb)(void *data, const struct pp_notice *notice),
-                          void *data);
+    /* Calls the watcher for each notice of another process whose kind is in `kinds` (bit k: kind k;
+     * not 0). A process watches once, after it has opened its port. */
+    void (*watch_notices)(struct pp_coordinator *c, uint32_t kinds,
+                          void (*cb)(void *data, const struct pp_notice *notice), void *data);
     /* Makes all workers send no request to `host` before `until_ms` (wall). A call never shortens
      * the wait that an earlier call set. */
     void (*slow_host)(struct pp_coordinator *c, const char *host, int64_t until_ms, int64_t now_ms);
@@ -216,12 +244,15 @@ struct pp_coordinator_ops {
     /* Reports that this worker is alive; the worker calls this about every second. Copies the
      * arguments. */
     void (*heartbeat)(struct pp_coordinator *c, const struct pp_worker_info *info);
-    /* Returns the i-th worker that was alive in the last minute, from memory; false past the last
-     * one. `info` is valid until control returns to the loop. */
-    bool (*worker)(struct pp_coordinator *c, size_t i, struct pp_worker_info *info, int64_t now_ms);
-    /* Asks a worker to drain, or all workers if `worker` is NULL. Returns PP_ENOTFOUND if there is
-     * no such worker. */
-    pp_must_check enum pp_err (*drain)(struct pp_coordinator *c, const char *worker);
+    /* Returns the i-th neighbour on the ring of this process's worker, from memory: of each kind the
+     * PP_NEAR_MAX workers before it and after it, or all if there are fewer; false past the last.
+     * Workers of one kind are consecutive, in the order of their positions. Only id, tiers, capacity
+     * and started_at of `info` are set. It is valid until control returns to the loop. */
+    bool (*neighbour)(struct pp_coordinator *c, size_t i, struct pp_worker_info *info);
+    /* Returns how many workers are on the ring, as of the last heartbeat. */
+    uint32_t (*ring_size)(struct pp_coordinator *c);
+    /* Calls the watcher when this process's worker must drain; `worker` is its id, or NULL if all
+     * workers were asked to. */
     void (*watch_drain)(struct pp_coordinator *c, void (*cb)(void *data, const char *worker), void *data);
     /* Returns the name of the coordinator's data set, or "" while it is unknown (not connected).
      * Valid until control returns to the loop. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "adapter/local/slots_db.h"
+#include "base/arena.h"
 #include "base/check.h"
 #include "base/hash.h"
 #include "runtime/lane.h"
@@ -16,12 +17,15 @@
 enum coord_op { PP_COORD_OPS(X) N_COORD_OPS };
 #undef X
 
+struct local;
+
 /* A request as a job of the lane. The job lies in the scratch memory of the request. */
 struct coord_job {
     struct pp_job job;
     enum coord_op op;
     int64_t open_for_ms; /* ms between opening the file and this request */
     char *secret;        /* the secret in struct local, which only the lane's thread uses */
+    struct local *local; /* only for the loop */
 };
 _Static_assert(sizeof(struct coord_job) <= sizeof(((struct pp_req *)0)->scratch), "scratch too small");
 
@@ -44,7 +48,7 @@ struct local {
     void *backlog_data;
     void (*on_drain)(void *data, const char *worker);
     void *drain_data;
-    struct pp_worker_info info;
+    struct pp_worker_info info; /* of the worker; its id is "" before its first heartbeat */
     char id[128], host[128], tiers[128];
     uint64_t calls[N_COORD_OPS];
 };
@@ -52,6 +56,42 @@ struct local {
 static struct local *local_of(struct pp_coordinator *c)
 {
     return (struct local *)c;
+}
+
+/* --- answers from memory, on the loop --- */
+
+static bool is_from_memory(enum coord_op op)
+{
+    return op == OP_workers || op == OP_drain;
+}
+
+static void list_workers(const struct local *l, struct pp_coord_workers *r)
+{
+    int64_t age = r->now_ms - l->info.seen_at;
+
+    r->n = 0;
+    if (!l->id[0] || age > PP_WORKER_ALIVE_MS || age < r->silent_ms)
+        return;
+    r->workers = pp_arena_alloc(r->req.arena, sizeof *r->workers);
+    char *id = pp_arena_strdup(r->req.arena, l->id);
+    char *host = pp_arena_strdup(r->req.arena, l->host);
+    char *tiers = pp_arena_strdup(r->req.arena, l->tiers);
+    if (!r->workers || !id || !host || !tiers) {
+        r->req.err = PP_ENOMEM;
+        return;
+    }
+    *r->workers = l->info;
+    r->workers->id = id;
+    r->workers->host = host;
+    r->workers->tiers = tiers;
+    r->n = 1;
+}
+
+static void drain(struct local *l, struct pp_coord_drain *r)
+{
+    r->found = r->worker ? r->worker[0] && strcmp(r->worker, l->id) == 0 : l->id[0] || l->on_drain;
+    if (r->found && l->on_drain)
+        l->on_drain(l->drain_data, r->worker);
 }
 
 /* --- requests, on the lane --- */
@@ -88,6 +128,8 @@ static enum pp_err run(struct pp_slots_db *db, struct pp_req *req, const struct 
         return PP_OK;
     case OP_elect: ((struct pp_coord_elect *)req)->leader = true; return PP_OK;
     case OP_secret: read_secret(call->secret, (struct pp_coord_secret *)req); return PP_OK;
+    case OP_workers:
+    case OP_drain: return PP_OK;
     case N_COORD_OPS: break;
     }
     pp_assert(false, "a request of no operation");
@@ -104,12 +146,18 @@ static void run_batch(void *state, struct pp_job **jobs, size_t n)
     if (err == PP_OK)
         err = pp_slots_db_commit(db);
     for (size_t i = 0; i < n && err != PP_OK; i++)
-        req_of(jobs[i])->err = err;
+        req_of(jobs[i])->err = is_from_memory(call_of(jobs[i])->op) ? PP_OK : err;
 }
 
 static void on_done(struct pp_job *job)
 {
     struct pp_req *req = req_of(job);
+    struct coord_job *call = call_of(job);
+
+    if (req->err == PP_OK && call->op == OP_workers)
+        list_workers(call->local, (struct pp_coord_workers *)req);
+    if (req->err == PP_OK && call->op == OP_drain)
+        drain(call->local, (struct pp_coord_drain *)req);
     req->done(req);
 }
 
@@ -120,7 +168,8 @@ static enum pp_err submit(struct pp_coordinator *c, struct pp_req *req, enum coo
     *call = (struct coord_job){.job = {.done = on_done},
                                .op = op,
                                .open_for_ms = pp_loop_now(l->loop) - l->opened_ms,
-                               .secret = l->secret};
+                               .secret = l->secret,
+                               .local = l};
     pp_assert(call->open_for_ms >= 0, "the loop's clock went backwards");
     l->calls[op]++;
     return pp_lane_submit(l->home, &call->job);
@@ -162,10 +211,11 @@ static void local_notify(struct pp_coordinator *c, const struct pp_notice *notic
     (void)n;
 }
 
-static void local_watch_notices(struct pp_coordinator *c,
+static void local_watch_notices(struct pp_coordinator *c, uint32_t kinds,
                                 void (*cb)(void *data, const struct pp_notice *notice), void *data)
 {
     (void)c;
+    (void)kinds;
     (void)cb;
     (void)data;
 }
@@ -227,22 +277,19 @@ static void local_heartbeat(struct pp_coordinator *c, const struct pp_worker_inf
     l->info.tiers = l->tiers;
 }
 
-static bool local_worker(struct pp_coordinator *c, size_t i, struct pp_worker_info *info, int64_t now_ms)
+/* The worker is alone on the ring. */
+static bool local_neighbour(struct pp_coordinator *c, size_t i, struct pp_worker_info *info)
 {
-    struct local *l = local_of(c);
-    if (i > 0 || !l->id[0] || now_ms - l->info.seen_at > PP_WORKER_ALIVE_MS)
-        return false;
-    *info = l->info;
-    return true;
+    (void)c;
+    (void)i;
+    (void)info;
+    return false;
 }
 
-static enum pp_err local_drain(struct pp_coordinator *c, const char *worker)
+static uint32_t local_ring_size(struct pp_coordinator *c)
 {
-    struct local *l = local_of(c);
-    if (!l->on_drain || (worker && strcmp(worker, l->id) != 0))
-        return PP_ENOTFOUND;
-    l->on_drain(l->drain_data, worker);
-    return PP_OK;
+    const struct local *l = local_of(c);
+    return l->id[0] && !l->info.draining;
 }
 
 static void local_watch_drain(struct pp_coordinator *c, void (*cb)(void *data, const char *worker),
@@ -301,8 +348,8 @@ static const struct pp_coordinator_ops ops = {
     .slow_host = local_slow_host,
     .host_slow_until = local_host_slow_until,
     .heartbeat = local_heartbeat,
-    .worker = local_worker,
-    .drain = local_drain,
+    .neighbour = local_neighbour,
+    .ring_size = local_ring_size,
     .watch_drain = local_watch_drain,
     .dataset = local_dataset,
     .first = local_first,

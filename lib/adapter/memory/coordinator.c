@@ -19,6 +19,7 @@ static void note_set(struct pp_mc_port *c, uint64_t set)
     if (!was_known)
         return;
     c->losses++;
+    c->arc = 0;
     pp_mc_backlog_read(c);
     pp_mc_slow_again(c);
     pp_mc_greet(c);
@@ -125,6 +126,9 @@ static void on_lost(void *data)
     struct pp_mc_port *c = data;
 
     c->subscribe = true;
+    /* The index that is read now may not have the lost announcement. */
+    c->synced = false;
+    c->read_again = true;
     pp_mc_flush_soon(c, PP_MC_RETRY_MS);
 }
 
@@ -142,6 +146,7 @@ void pp_memory_coordinator_connect(struct pp_coordinator *p, bool up)
     c->set = 0;
     c->dataset[0] = '\0';
     c->losses++;
+    c->arc = 0;
     c->subscribed = c->synced = c->at.listens = false;
     pp_memory_inbox_clear(&c->at.inbox);
 }
@@ -180,7 +185,7 @@ static void free_parts(struct pp_mc_port *c)
     pp_mc_notices_close(c);
     pp_mc_slow_close(c);
     pp_mc_peers_close(c);
-    pp_assert(c->n_peers == 0 && !c->slow && !c->rows, "the coordinator closes with entries left");
+    pp_assert(!c->peers && !c->slow && !c->rows, "the coordinator closes with entries left");
 }
 
 /* Runs the calls that wait on the port's own line, as Redis carries out what was sent to it. */
@@ -210,7 +215,8 @@ static void close_port(struct pp_coordinator *p)
     if (c->line == &c->own_line)
         end_own_line(c);
     free_parts(c);
-    pp_mc_detach(c->server, &c->at);
+    if (c->at.process > 0)
+        pp_mc_detach(c->server, &c->at);
     pp_mc_unhold(c);
 }
 
@@ -247,8 +253,8 @@ static const struct pp_coordinator_ops ops = {
     .slow_host = pp_mc_slow_host,
     .host_slow_until = pp_mc_host_slow_until,
     .heartbeat = pp_mc_heartbeat,
-    .worker = pp_mc_worker,
-    .drain = pp_mc_drain,
+    .neighbour = pp_mc_neighbour,
+    .ring_size = pp_mc_ring_size,
     .watch_drain = pp_mc_watch_drain,
     .dataset = dataset,
     .first = pp_mc_first,
@@ -279,9 +285,8 @@ enum pp_err pp_memory_coordinator_open(struct pp_loop *loop, struct pp_memory_co
     c->at.free = free_cut;
     c->at.inbox = (struct pp_memory_inbox){
         .line = c->line, .on_message = pp_mc_on_message, .on_lost = on_lost, .data = c};
-    pp_mc_attach(server, &c->at);
     c->flush = pp_timer_open(loop, on_flush_timer, c);
-    if (pp_memory_inbox_open(&c->at.inbox) != PP_OK || !c->flush) {
+    if (pp_memory_inbox_open(&c->at.inbox) != PP_OK || !c->flush || !pp_mc_attach(server, &c->at)) {
         close_port(&c->base);
         return PP_ENOMEM;
     }

@@ -8,6 +8,7 @@
 /* An acquire that runs. */
 struct acquire {
     struct pp_memory_coordinator_server *s;
+    struct pp_mc_telling *telling; /* what the operation announces at its end */
     const struct pp_coord_acquire *r;
     const struct pp_mc_call *call;
     int64_t now_ms;
@@ -299,11 +300,26 @@ static bool grant(const struct acquire *a, struct pp_mc_client *c, uint32_t k, s
                                   .taken_till_ms = l.till_ms,
                                   .skew_ms = l.skew_ms,
                                   .holds = true,
+                                  .process = a->call->process,
                                   .worker = share->worker,
                                   .marks = share->marks,
                                   .n_marks = share->n_marks};
     pp_mc_client_keep(c, share, a->now_ms);
     return true;
+}
+
+/* Tells who must know, after a grant, what is due. The new holder may have missed announcements
+ * while it was not near the client. A new cut with many shares has more workers near it. */
+static void tell_due(const struct acquire *a, const struct pp_mc_client *c, uint32_t k, bool new_cut)
+{
+    const struct pp_mc_due *d = pp_mc_due_find(a->s, c->name);
+    bool more_near = new_cut && c->cut.n > PP_NEAR / 2;
+    int64_t due_ms[PP_QUEUES];
+
+    if (!d || pp_mc_is_ring_small(a->s))
+        return;
+    memcpy(due_ms, d->due_ms, sizeof due_ms);
+    pp_mc_tell_due(a->telling, c->name, due_ms, more_near ? NULL : &c->shares[k]);
 }
 
 /* Which shares of a client the worker may get. */
@@ -350,21 +366,29 @@ static bool acquire(const struct acquire *a, const char *name, struct pp_mc_cut 
     }
     if (!c) {
         c = pp_mc_client_add(a->s, name, want);
-        return c && grant(a, c, 0, out);
+        if (!c || !grant(a, c, 0, out))
+            return false;
+        tell_due(a, c, 0, true);
+        return true;
     }
     struct choice it = choose(a, c);
     bool same = pp_mc_same_cut(c->cut, want);
     int64_t k = it.own >= 0 ? it.own : it.free;
+    bool refused = true;
     if (a->young)
         refuse(a, c, c->cut.n, a->s->began_ms + a->r->lease_ms, out);
     else if (!same && it.last_ms > 0)
         refuse(a, c, c->cut.n, it.last_ms, out);
-    else if (!same)
-        return recut(a, c, want) && grant(a, c, 0, out);
-    else if (k < 0)
+    else if (same && k < 0)
         refuse(a, c, c->cut.n, it.first_ms, out);
     else
-        return grant(a, c, (uint32_t)k, out);
+        refused = false;
+    if (refused)
+        return true;
+    k = same ? k : 0;
+    if ((!same && !recut(a, c, want)) || !grant(a, c, (uint32_t)k, out))
+        return false;
+    tell_due(a, c, (uint32_t)k, !same);
     return true;
 }
 
@@ -372,7 +396,9 @@ enum pp_err pp_mc_run_acquire(struct pp_memory_coordinator_server *s, struct pp_
                               struct pp_mc_call *call)
 {
     int64_t kept_ms = later(PP_MARKS_KEPT_MS, s->o.longest_ms);
+    struct pp_mc_telling telling = {.s = s};
     const struct acquire a = {.s = s,
+                              .telling = &telling,
                               .r = r,
                               .call = call,
                               .now_ms = call->now_ms,
@@ -387,6 +413,7 @@ enum pp_err pp_mc_run_acquire(struct pp_memory_coordinator_server *s, struct pp_
                                 w->shares > 0 ? w->shares : 1};
         ok = acquire(&a, w->client, cut, &out[i]);
     }
+    pp_mc_telling_end(&telling);
     call->answer = out;
     return ok ? PP_OK : PP_ENOMEM;
 }

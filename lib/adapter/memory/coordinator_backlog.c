@@ -5,9 +5,10 @@
  * is in flight; meanwhile further announcements collect for the next one. If it fails, its rows are
  * sent again; receiving a row twice does no harm.
  *
- * Receiving. The server numbers all announcements. A gap in the numbers, or a lost message, shows
- * that this process has missed some. Then it reads the whole index and passes it to the watcher.
- * Each renewal of a slot sends the latest announcement that this process has received. So the
+ * Receiving. The server numbers all announcements, but tells a process only those that are for it:
+ * of clients that its worker is near to, or has slots of. A lost message shows that this process
+ * has missed some. Then it reads the index and passes it to the watcher. Each renewal of a slot
+ * sends the number up to which this process has received all announcements that are for it. So the
  * server never raises a due time that a later announcement has lowered.
  *
  * A complete index. A caller that gets an incomplete index reads the store, announces all rows that
@@ -77,6 +78,28 @@ static void put_row(struct pp_mc_port *c, uint8_t queue, const char *client, int
     row->known = known;
 }
 
+static void pass_on(struct pp_mc_port *c, const struct pp_backlog_row *rows, size_t n)
+{
+    if (c->on_backlog && n > 0)
+        c->on_backlog(c->backlog_data, rows, n);
+}
+
+/* Passes on the rows of clients that this process is near to. If the others are for this process,
+ * too, the server tells it. */
+static void pass_near(struct pp_mc_port *c, const struct pp_backlog_row *rows, size_t n)
+{
+    size_t first = 0;
+
+    pp_mc_hold(c);
+    for (size_t i = 0; i <= n && !c->closing && !c->cut; i++) {
+        if (i < n && pp_mc_is_near(c, rows[i].client))
+            continue;
+        pass_on(c, &rows[first], i - first);
+        first = i + 1;
+    }
+    pp_mc_unhold(c);
+}
+
 void pp_mc_announce(struct pp_coordinator *p, const struct pp_backlog_row *rows, size_t n)
 {
     struct pp_mc_port *c = pp_mc_port_of(p);
@@ -86,8 +109,7 @@ void pp_mc_announce(struct pp_coordinator *p, const struct pp_backlog_row *rows,
     for (size_t i = 0; i < n; i++)
         put_row(c, rows[i].queue, rows[i].client, rows[i].due_ms, rows[i].known);
     pp_mc_flush_soon(c, 0);
-    if (c->on_backlog)
-        c->on_backlog(c->backlog_data, rows, n);
+    pass_near(c, rows, n);
 }
 
 enum pp_err pp_mc_arrive_announce(struct pp_mc_port *c, struct pp_req *req, enum pp_err err)
@@ -151,31 +173,30 @@ static void send_rows(struct pp_mc_port *c)
 
 /* --- for the watcher --- */
 
-static void pass_on(struct pp_mc_port *c, const struct pp_backlog_row *rows, size_t n)
-{
-    if (c->on_backlog && n > 0)
-        c->on_backlog(c->backlog_data, rows, n);
-}
-
 void pp_mc_backlog_heard(struct pp_mc_port *c, const struct pp_mc_news *news, int64_t age)
 {
-    bool gap = c->synced && news->seq > c->seen + 1;
     bool own = news->process == c->at.process;
-    struct pp_arena arena;
+    struct pp_backlog_row *rows = malloc((news->n + 1) * sizeof *rows);
+    size_t n = 0;
 
-    /* Else the index that was read had this announcement, or the data set has changed. */
-    if (news->seq > c->seen)
-        c->seen = news->seq;
-    pp_arena_init(&arena, 0);
-    struct pp_backlog_row *rows =
-        own ? NULL : (void *)pp_arena_copy(&arena, news->rows, news->n * sizeof *rows);
-    for (size_t i = 0; rows && i < news->n; i++)
-        rows[i].due_ms += pp_mc_port_wall(c) - age;
+    for (size_t i = 0; rows && i < news->n; i++) {
+        if (own && pp_mc_is_near(c, news->rows[i].client)) /* pass_near() has passed it on */
+            continue;
+        rows[n] = news->rows[i];
+        rows[n++].due_ms += pp_mc_port_wall(c) - age;
+    }
     if (rows)
-        pass_on(c, rows, news->n);
-    pp_arena_fini(&arena);
-    if (gap || (!own && !rows))
+        pass_on(c, rows, n);
+    else
         pp_mc_backlog_read(c);
+    free(rows);
+}
+
+void pp_mc_backlog_seen(struct pp_mc_port *c, uint64_t seq)
+{
+    /* Else the index that was read had this announcement, or the data set has changed. */
+    if (seq > c->seen)
+        c->seen = seq;
 }
 
 /* Lets the times of the index be those of our wall clock. */
@@ -210,6 +231,19 @@ enum pp_err pp_mc_arrive_read(struct pp_mc_port *c, struct pp_req *req, enum pp_
     return err;
 }
 
+static struct pp_mc_read *new_reading(struct pp_mc_port *c)
+{
+    struct pp_mc_read *r = pp_mc_own_new(sizeof *r);
+    const char *id = pp_mc_my_id(c);
+
+    if (r && id)
+        r->worker = pp_arena_strdup(&r->own.arena, id);
+    if (!r || !id || r->worker)
+        return r;
+    pp_mc_own_free(&r->own.req);
+    return NULL;
+}
+
 void pp_mc_backlog_read(struct pp_mc_port *c)
 {
     c->synced = false;
@@ -217,7 +251,7 @@ void pp_mc_backlog_read(struct pp_mc_port *c)
     if (c->reading || c->closing || !c->subscribed || !c->on_backlog || !c->up)
         return;
     c->seen = 0;
-    struct pp_mc_read *r = pp_mc_own_new(sizeof *r);
+    struct pp_mc_read *r = new_reading(c);
     c->reading = r && pp_mc_own_send(c, PP_MC_read, &r->own.req) == PP_OK;
     c->read_again = !c->reading;
     if (!c->reading)

@@ -55,9 +55,7 @@ bool pp_mc_copy_backlog(struct pp_coord_backlog *r, struct pp_arena *arena)
 
 bool pp_mc_copy_read(struct pp_mc_read *r, struct pp_arena *arena)
 {
-    (void)r;
-    (void)arena;
-    return true;
+    return !r->worker || copy_text(&r->worker, arena);
 }
 
 bool pp_mc_copy_elect(struct pp_coord_elect *r, struct pp_arena *arena)
@@ -110,13 +108,16 @@ bool pp_mc_copy_heartbeat(struct pp_mc_heartbeat *r, struct pp_arena *arena)
     return pp_mc_copy_info(&r->info, arena);
 }
 
-bool pp_mc_copy_drain(struct pp_mc_drain *r, struct pp_arena *arena)
+bool pp_mc_copy_drain(struct pp_coord_drain *r, struct pp_arena *arena)
 {
-    bool ok = COPY_ARRAY(r->workers, r->n, arena);
+    return !r->worker || copy_text(&r->worker, arena);
+}
 
-    for (size_t i = 0; ok && i < r->n; i++)
-        ok = copy_text(&r->workers[i], arena);
-    return ok;
+bool pp_mc_copy_workers(struct pp_coord_workers *r, struct pp_arena *arena)
+{
+    (void)r;
+    (void)arena;
+    return true;
 }
 
 bool pp_mc_copy_notices(struct pp_notice **notices, size_t n, struct pp_arena *arena)

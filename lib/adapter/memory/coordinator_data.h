@@ -9,6 +9,7 @@
 #define PP_ADAPTER_MEMORY_COORDINATOR_DATA_H
 
 #include "adapter/memory/memory_coordinator.h"
+#include "adapter/memory/sorted.h"
 #include "base/hash.h"
 #include "base/list.h"
 #include "base/text.h"
@@ -17,9 +18,8 @@
 #define PP_MC_NEVER INT64_MAX /* a due time that never comes */
 
 enum {
-    PP_MC_ID_MAX = 48,     /* bytes of a data set's name */
-    PP_MC_AHEAD_MS = 3000, /* a renewal reserves the requests of this many ms */
-    PP_MC_SHARES_MAX = 1024
+    PP_MC_ID_MAX = 48,    /* bytes of a data set's name */
+    PP_MC_AHEAD_MS = 3000 /* a renewal reserves the requests of this many ms */
 };
 
 /* --- requests --- */
@@ -41,6 +41,7 @@ struct pp_mc_call {
 };
 
 struct pp_mc_port; /* coordinator_port.h */
+struct pp_mc_share;
 
 /* The scratch memory of a request in flight. */
 struct pp_mc_scratch {
@@ -98,19 +99,25 @@ struct pp_mc_slow {
     size_t n;
 };
 
+struct pp_mc_neighbour {
+    const char *id, *tiers;
+    uint32_t capacity;
+    int64_t started_ms; /* by the server's clock */
+};
+
 struct pp_mc_heartbeat {
     struct pp_mc_own own;
     struct pp_worker_info info; /* started_at: how long ago */
-    bool clear;                 /* also remove workers that are silent */
+    /* in: the ring that the port knows, by its data set (0: none) and version; out: the server's
+     * version */
+    uint64_t ring_set, version;
+    uint32_t size;                      /* out: the number of workers on the ring */
+    uint64_t arc;                       /* out: the worker's arc, see pp_mc_arc() */
+    bool joined;                        /* out: the heartbeat has put the worker on the ring of its kind */
+    struct pp_mc_neighbour *neighbours; /* out; NULL: the port keeps the ring that it knows */
+    size_t n;
     /* out: whether the worker must drain, and whether all workers were asked to */
     bool drain, drain_all;
-};
-
-struct pp_mc_drain {
-    struct pp_mc_own own;
-    bool all;
-    const char **workers;
-    size_t n;
 };
 
 struct pp_mc_notify {
@@ -119,8 +126,16 @@ struct pp_mc_notify {
     size_t n;
 };
 
-struct pp_mc_read { /* reads the index for the port's watcher */
+/* Reads the index for the port's watcher: the rows of the clients that this worker is near to, or
+ * has slots of. */
+struct pp_mc_read {
     struct pp_mc_own own;
+    const char *worker; /* NULL: the process is no worker, and reads all rows */
+};
+
+struct pp_mc_workers { /* the answer of `workers` */
+    struct pp_worker_info *workers;
+    size_t n;
 };
 
 struct pp_mc_index { /* the answer of `read` and `backlog`; the due times are the server's */
@@ -132,10 +147,8 @@ struct pp_mc_index { /* the answer of `read` and `backlog`; the due times are th
 /* Reads what a process needs when it connects. */
 struct pp_mc_hello {
     struct pp_mc_own own;
-    char first[PP_MC_ID_MAX];       /* the installation's first data set; "": not known */
-    bool only_first;                /* only tells the server about `first`, and reads nothing */
-    struct pp_worker_info *workers; /* out; started_at: how long before seen_at */
-    size_t n_workers;
+    char first[PP_MC_ID_MAX]; /* the installation's first data set; "": not known */
+    bool only_first;          /* only tells the server about `first`, and reads nothing */
     struct pp_mc_host *hosts; /* out */
     size_t n_hosts;
 };
@@ -147,7 +160,6 @@ struct pp_mc_hello {
     X(read, pp_mc_read)           \
     X(slow, pp_mc_slow)           \
     X(heartbeat, pp_mc_heartbeat) \
-    X(drain, pp_mc_drain)         \
     X(notify, pp_mc_notify)       \
     X(hello, pp_mc_hello)
 
@@ -175,43 +187,83 @@ pp_must_check bool pp_mc_copy_notices(struct pp_notice **notices, size_t n, stru
 /* --- messages --- */
 
 enum pp_mc_kind {
-    PP_MC_TELLS_ROWS,   /* announcements */
-    PP_MC_TELLS_HOSTS,  /* slow hosts */
-    PP_MC_TELLS_WORKER, /* a heartbeat */
-    PP_MC_TELLS_DRAIN,  /* some worker must drain: all send a heartbeat to learn who */
-    PP_MC_TELLS_FIRST,  /* the data set is the first: workers ask again for refused slots */
+    PP_MC_TELLS_ROWS,  /* announcements */
+    PP_MC_TELLS_STAMP, /* the number of the latest announcement */
+    PP_MC_TELLS_HOSTS, /* slow hosts */
+    PP_MC_TELLS_DRAIN, /* the process's worker must drain: it sends a heartbeat to learn so */
+    PP_MC_TELLS_FIRST, /* the data set is the first: workers ask again for refused slots */
     PP_MC_TELLS_NOTICES
 };
 
-/* The content of a message. Times in rows, hosts and info are relative to at_ms. */
+/* The content of a message. Times in rows and hosts are relative to at_ms. */
 struct pp_mc_news {
     enum pp_mc_kind kind;
     uint32_t process; /* the sender; 0: every process handles the message */
     int64_t at_ms;    /* when it was sent */
+    uint64_t set;     /* number of the data set */
     uint64_t seq;     /* the number of the latest announcement */
     struct pp_backlog_row *rows;
     struct pp_mc_host *hosts;
-    struct pp_worker_info info;
     struct pp_notice *notices;
-    size_t n; /* number of rows, hosts or notices */
+    uint32_t kinds; /* the kinds of the notices; bit k: kind k */
+    size_t n;       /* number of rows, hosts or notices */
 };
 
 /* Begins a message; NULL when out of memory. Then the message is lost. */
 struct pp_memory_content *pp_mc_news_new(enum pp_mc_kind kind, uint32_t process);
-/* Sends the message to all connected ports: announcements and requests to drain also to the sender.
- * If `ok` is false, or `content` is NULL, the message is lost. Ends the caller's hold of it. */
+/* Sends the message to all connected ports: announcements also to the sender, notices to those that
+ * watch their kinds. If `ok` is false, or `content` is NULL, the message is lost. Ends the caller's
+ * hold of it. */
 void pp_mc_publish(struct pp_memory_coordinator_server *s, struct pp_memory_content *content, bool ok);
+/* Sends a message without further content to one process. */
+void pp_mc_tell_process(struct pp_memory_coordinator_server *s, uint32_t process, enum pp_mc_kind kind);
+
+/* A message with rows that grows. */
+struct pp_mc_letter {
+    struct pp_memory_content *content;
+    size_t cap; /* number of rows for which there is room */
+    bool open, failed;
+};
 
 /* What the server knows of a port. */
 struct pp_mc_client_port {
-    struct pp_node node; /* links it into the server's list of ports, or of ports that were cut */
+    struct pp_node node; /* links it into the server's list of ports that were cut */
     struct pp_memory_inbox inbox;
     uint32_t process;
-    bool listens; /* it is connected, so it gets messages */
+    uint32_t kinds; /* of the notices that the process watches; bit k: kind k */
+    bool listens;   /* it is connected, so it gets messages */
     void (*free)(struct pp_mc_client_port *port);
+    /* An announcement that an operation makes. */
+    struct pp_mc_letter letter;
+    struct pp_node letter_node; /* links it into pp_mc_telling.ports, if the letter is open */
+    uint64_t told;              /* the latest value of server->tellings with which it was told rows */
 };
 
-void pp_mc_attach(struct pp_memory_coordinator_server *s, struct pp_mc_client_port *port);
+/* An announcement that an operation makes. All members but `s` and `process` begin as zero. If at
+ * most PP_NEAR workers are on the ring, all processes get one message; else the workers near each
+ * client and the holders of its slots get messages with the rows that are for them. */
+struct pp_mc_telling {
+    struct pp_memory_coordinator_server *s;
+    uint32_t process; /* the sender; 0: every process handles the messages */
+    uint64_t seq;     /* the announcement's number; 0: it has not begun */
+    struct pp_mc_letter all;
+    struct pp_list ports;
+};
+
+/* Begins the announcement, if it has not begun. Returns its number. */
+uint64_t pp_mc_telling_begin(struct pp_mc_telling *t);
+/* Announces rows of one client, whose times are relative to now. */
+void pp_mc_tell_rows(struct pp_mc_telling *t, const char *client, const struct pp_backlog_row *rows,
+                     size_t n);
+/* Announces the client's due times, and writes them into the index. If `holder` is not NULL, only
+ * this holder of a slot hears it, and nobody while few workers are on the ring. */
+void pp_mc_tell_due(struct pp_mc_telling *t, const char *client, const int64_t due_ms[PP_QUEUES],
+                    const struct pp_mc_share *holder);
+/* Sends the messages, if the announcement has begun. */
+void pp_mc_telling_end(struct pp_mc_telling *t);
+
+/* Returns false when out of memory. */
+pp_must_check bool pp_mc_attach(struct pp_memory_coordinator_server *s, struct pp_mc_client_port *port);
 void pp_mc_detach(struct pp_memory_coordinator_server *s, struct pp_mc_client_port *port);
 /* Detaches a port whose memory then belongs to the server. */
 void pp_mc_keep_cut(struct pp_memory_coordinator_server *s, struct pp_mc_client_port *port);
@@ -234,10 +286,11 @@ struct pp_mc_share {
     int64_t busy_ms;
     uint32_t taken; /* requests of earlier holders that may be in flight until taken_till_ms */
     int64_t taken_till_ms;
-    int64_t skew_ms; /* the marks' times plus this are by the server's clock */
-    bool holds;      /* the worker has not given the share up; its lease may have ended */
-    bool told;       /* its holder has said which queues are due */
-    char *worker;    /* NULL: none */
+    int64_t skew_ms;  /* the marks' times plus this are by the server's clock */
+    bool holds;       /* the worker has not given the share up; its lease may have ended */
+    bool told;        /* its holder has said which queues are due */
+    uint32_t process; /* of the worker */
+    char *worker;     /* NULL: none */
     struct pp_slot_mark *marks;
     size_t n_marks;
 };
@@ -257,14 +310,29 @@ struct pp_mc_due { /* a client in the backlog index, which has at least one due 
     char name[];
 };
 
-struct pp_mc_named { /* a worker, a request to drain, or a leader, by name */
+struct pp_mc_named { /* a request to drain, or a leader, by name */
     UT_hash_handle hh;
-    int64_t at_ms; /* the latest heartbeat; the end of a leader's lease */
+    int64_t at_ms; /* the end of a leader's lease */
     bool all;      /* a request to drain was for all workers */
     char *leader;  /* or NULL */
-    struct pp_arena arena;
-    struct pp_worker_info info; /* of a worker, in `arena` */
     char name[];
+};
+
+struct pp_mc_circle { /* the workers of one kind on the ring, in the order of (position, id) */
+    struct pp_memory_sorted workers;
+    char tiers[];
+};
+
+struct pp_mc_worker {
+    UT_hash_handle hh;
+    struct pp_node node; /* links it into server->awake, or server->silent */
+    bool silent;
+    int64_t at_ms; /* the latest heartbeat */
+    uint32_t process, position;
+    struct pp_mc_circle *circle; /* NULL: the worker is not on the ring */
+    struct pp_worker_info info;  /* started_at: how long before at_ms; its texts are in `texts` */
+    char *texts;
+    char id[];
 };
 
 struct pp_mc_slow_host {
@@ -276,8 +344,10 @@ struct pp_mc_slow_host {
 
 struct pp_memory_coordinator_server {
     struct pp_memory_coordinator_options o;
-    struct pp_list ports, cut;
+    struct pp_memory_sorted ports; /* by the number of the process */
+    struct pp_list cut;
     uint32_t processes; /* number of ports opened so far */
+    uint64_t tellings;  /* number of clients that were announced so far */
     uint64_t sets;      /* number of data sets begun so far */
     uint64_t set;       /* number of the data set; 0: it begins with the next request */
     /* The following members are the data set. */
@@ -288,7 +358,14 @@ struct pp_memory_coordinator_server {
     char secret[PP_COORD_SECRET_MAX];
     struct pp_mc_client *clients;
     struct pp_mc_due *due;
-    struct pp_mc_named *workers, *drains, *leaders;
+    struct pp_mc_worker *workers;
+    /* all workers, by their latest heartbeats: the others are in `silent` after PP_WORKER_GONE_MS,
+     * and not on the ring */
+    struct pp_list awake, silent;
+    struct pp_memory_sorted circles; /* by the text of the kind */
+    uint64_t ring_version;           /* counts changes of the ring, from 1 on */
+    uint32_t ring_size;
+    struct pp_mc_named *drains, *leaders;
     int64_t drains_until_ms;              /* requests to drain count until then */
     struct pp_mc_slow_host *slow, **heap; /* the heap's first host has the earliest end */
     size_t heap_cap;
@@ -342,6 +419,39 @@ struct pp_mc_due *pp_mc_due_find(struct pp_memory_coordinator_server *s, const c
 void pp_mc_due_write(struct pp_memory_coordinator_server *s, const char *client,
                      const int64_t due_ms[PP_QUEUES], uint64_t seq);
 void pp_mc_index_free(struct pp_memory_coordinator_server *s);
+
+/* --- coordinator_ring.c --- */
+
+/* Stores a worker's heartbeat: puts the worker on the ring, or takes it off if it drains. Takes
+ * others off that are silent. Sets *joined if the worker was not on the ring of its kind. Returns
+ * NULL when out of memory; then the worker keeps its earlier description, if it has one. */
+struct pp_mc_worker *pp_mc_ring_beat(struct pp_memory_coordinator_server *s,
+                                     const struct pp_worker_info *info, const struct pp_mc_call *call,
+                                     bool *joined);
+struct pp_mc_worker *pp_mc_worker_find(struct pp_memory_coordinator_server *s, const char *id);
+/* Returns true if the worker is listed. */
+bool pp_mc_is_listed(const struct pp_mc_worker *w, int64_t now_ms);
+/* Answers the worker's neighbours on the ring. Returns false when out of memory. */
+pp_must_check bool pp_mc_neighbours(struct pp_memory_coordinator_server *s, const struct pp_mc_worker *w,
+                                    struct pp_mc_heartbeat *r);
+void pp_mc_ring_free(struct pp_memory_coordinator_server *s);
+
+/* Returns true if so few workers are on the ring that all are near all clients. */
+bool pp_mc_is_ring_small(const struct pp_memory_coordinator_server *s);
+/* Returns how many workers of each kind are near a client. */
+uint32_t pp_mc_near_count(struct pp_memory_coordinator_server *s, const char *client);
+/* Returns the place in the circle of the first worker at or after the position; its number of
+ * workers if there is none. */
+size_t pp_mc_circle_place(const struct pp_mc_circle *circle, uint32_t position);
+/* Returns the arc of a worker: it is one of the first n workers of its kind after a position if the
+ * position is less than this far before its own. 0: it is not on the ring. 2^32 (all positions) for
+ * all workers if the ring is small. */
+uint64_t pp_mc_arc(const struct pp_memory_coordinator_server *s, const struct pp_mc_worker *w, uint32_t n);
+
+static inline bool pp_mc_is_in_arc(uint32_t worker, uint64_t arc, uint32_t position)
+{
+    return (uint32_t)(worker - position) < arc;
+}
 
 /* --- coordinator_fleet.c --- */
 

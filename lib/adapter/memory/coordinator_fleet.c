@@ -1,5 +1,6 @@
-/* coordinator_fleet.c: what processes tell each other through the server: heartbeats, requests to
- * drain, slow hosts, notices; elections; the secret; what a process reads when it connects. */
+/* coordinator_fleet.c: what processes tell each other through the server: heartbeats, the list of
+ * workers, requests to drain, slow hosts, notices; elections; the secret; what a process reads when
+ * it connects. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +29,6 @@ static struct pp_mc_named *find_or_add(struct pp_mc_named **table, const char *n
     if (!e)
         return NULL;
     memcpy(e->name, name, n);
-    pp_arena_init(&e->arena, 0);
     if (PP_HASH_ADD(*table, e->name, n, e))
         return e;
     free(e);
@@ -38,7 +38,6 @@ static struct pp_mc_named *find_or_add(struct pp_mc_named **table, const char *n
 static void drop(struct pp_mc_named **table, struct pp_mc_named *e)
 {
     HASH_DEL(*table, e);
-    pp_arena_fini(&e->arena);
     free(e->leader);
     free(e);
 }
@@ -51,73 +50,125 @@ static void drop_all(struct pp_mc_named **table)
 
 /* --- heartbeats and drains --- */
 
-/* Removes workers that are silent. */
-static void clear_silent(struct pp_memory_coordinator_server *s, int64_t now_ms)
+/* Answers a request to drain, which this heartbeat ends. */
+static void take_drain(struct pp_memory_coordinator_server *s, struct pp_mc_heartbeat *r, int64_t now_ms)
 {
-    struct pp_mc_named *w, *next;
-
-    HASH_ITER (hh, s->workers, w, next)
-        if (w->at_ms < now_ms - PP_WORKER_ALIVE_MS)
-            drop(&s->workers, w);
-}
-
-/* Stores the heartbeat. When out of memory, the worker keeps its earlier description, or none. */
-static void store_worker(struct pp_memory_coordinator_server *s, const struct pp_worker_info *info,
-                         int64_t now_ms)
-{
-    struct pp_mc_named *w = find_or_add(&s->workers, info->id);
-    struct pp_worker_info copy = *info;
-    struct pp_arena arena;
-
-    if (!w)
-        return;
-    pp_arena_init(&arena, 0);
-    if (pp_mc_copy_info(&copy, &arena)) {
-        pp_arena_fini(&w->arena);
-        w->arena = arena;
-        w->info = copy;
-        w->at_ms = now_ms;
-        return;
-    }
-    pp_arena_fini(&arena);
-    if (!w->info.id)
-        drop(&s->workers, w);
-}
-
-enum pp_err pp_mc_run_heartbeat(struct pp_memory_coordinator_server *s, struct pp_mc_heartbeat *r,
-                                struct pp_mc_call *call)
-{
-    store_worker(s, &r->info, call->now_ms);
-    if (r->clear)
-        clear_silent(s, call->now_ms);
-    struct pp_memory_content *content = pp_mc_news_new(PP_MC_TELLS_WORKER, call->process);
-    struct pp_mc_news *news = content ? content->body : NULL;
-    if (news)
-        news->info = r->info;
-    pp_mc_publish(s, content, news && pp_mc_copy_info(&news->info, &content->arena));
-    if (call->now_ms >= s->drains_until_ms)
+    if (now_ms >= s->drains_until_ms)
         drop_all(&s->drains);
     struct pp_mc_named *drain = find(s->drains, r->info.id);
     r->drain = drain != NULL;
     r->drain_all = drain && drain->all;
     if (drain)
         drop(&s->drains, drain);
+}
+
+/* Returns true if the port must learn of the ring. After a loss of data the workers come back to
+ * the ring one by one; meanwhile a port that knows the ring from before keeps that. */
+static bool is_ring_news(const struct pp_memory_coordinator_server *s, const struct pp_mc_heartbeat *r,
+                         int64_t now_ms)
+{
+    return r->ring_set == s->set ? r->version != s->ring_version
+                                 : r->ring_set == 0 || now_ms - s->began_ms >= PP_WORKER_GONE_MS;
+}
+
+enum pp_err pp_mc_run_heartbeat(struct pp_memory_coordinator_server *s, struct pp_mc_heartbeat *r,
+                                struct pp_mc_call *call)
+{
+    const struct pp_mc_worker *w = pp_mc_ring_beat(s, &r->info, call, &r->joined);
+
+    if (!w)
+        return PP_ENOMEM;
+    if (is_ring_news(s, r, call->now_ms) && !pp_mc_neighbours(s, w, r))
+        return PP_ENOMEM;
+    r->version = s->ring_version;
+    r->size = s->ring_size;
+    r->arc = pp_mc_arc(s, w, PP_NEAR);
+    take_drain(s, r, call->now_ms);
+    if (!pp_mc_is_ring_small(s)) /* else the process hears all announcements */
+        pp_mc_tell_process(s, call->process, PP_MC_TELLS_STAMP);
     return PP_OK;
 }
 
-enum pp_err pp_mc_run_drain(struct pp_memory_coordinator_server *s, struct pp_mc_drain *r,
+static bool ask_to_drain(struct pp_memory_coordinator_server *s, const char *worker, bool all)
+{
+    struct pp_mc_named *drain = find_or_add(&s->drains, worker);
+
+    if (drain)
+        drain->all = all;
+    return drain != NULL;
+}
+
+static enum pp_err drain_all(struct pp_memory_coordinator_server *s, int64_t now_ms, bool *found)
+{
+    for (const struct pp_mc_worker *w = s->workers; w; w = w->hh.next) {
+        if (!pp_mc_is_listed(w, now_ms))
+            continue;
+        if (!ask_to_drain(s, w->id, true))
+            return PP_ENOMEM;
+        *found = true;
+    }
+    if (*found)
+        pp_mc_publish(s, pp_mc_news_new(PP_MC_TELLS_DRAIN, 0), true);
+    return PP_OK;
+}
+
+static enum pp_err drain_one(struct pp_memory_coordinator_server *s, const char *worker, int64_t now_ms,
+                             bool *found)
+{
+    const struct pp_mc_worker *w = pp_mc_worker_find(s, worker);
+
+    *found = w && pp_mc_is_listed(w, now_ms);
+    if (!*found)
+        return PP_OK;
+    if (!ask_to_drain(s, worker, false))
+        return PP_ENOMEM;
+    pp_mc_tell_process(s, w->process, PP_MC_TELLS_DRAIN);
+    return PP_OK;
+}
+
+enum pp_err pp_mc_run_drain(struct pp_memory_coordinator_server *s, struct pp_coord_drain *r,
                             struct pp_mc_call *call)
 {
+    bool *found = pp_arena_alloc(r->req.arena, sizeof *found);
+
+    call->answer = found;
+    if (!found)
+        return PP_ENOMEM;
     if (call->now_ms >= s->drains_until_ms)
         drop_all(&s->drains);
-    for (size_t i = 0; i < r->n; i++) {
-        struct pp_mc_named *drain = find_or_add(&s->drains, r->workers[i]);
-        if (!drain)
-            return PP_ENOMEM;
-        drain->all = r->all;
-    }
     s->drains_until_ms = call->now_ms + 2 * PP_WORKER_ALIVE_MS;
-    pp_mc_publish(s, pp_mc_news_new(PP_MC_TELLS_DRAIN, 0), true);
+    return r->worker ? drain_one(s, r->worker, call->now_ms, found) : drain_all(s, call->now_ms, found);
+}
+
+/* --- the list of workers --- */
+
+static int by_id(const void *a, const void *b)
+{
+    return strcmp(((const struct pp_worker_info *)a)->id, ((const struct pp_worker_info *)b)->id);
+}
+
+enum pp_err pp_mc_run_workers(struct pp_memory_coordinator_server *s, struct pp_coord_workers *r,
+                              struct pp_mc_call *call)
+{
+    struct pp_arena *arena = r->req.arena;
+    struct pp_mc_workers *out = pp_arena_alloc(arena, sizeof *out);
+    bool ok = out && (out->workers = pp_arena_array(arena, HASH_COUNT(s->workers), sizeof *out->workers));
+
+    for (const struct pp_mc_worker *w = s->workers; ok && w; w = w->hh.next) {
+        int64_t age = call->now_ms - w->at_ms;
+        if (!pp_mc_is_listed(w, call->now_ms) || age < r->silent_ms)
+            continue;
+        struct pp_worker_info *info = &out->workers[out->n++];
+        *info = w->info;
+        info->seen_at = r->now_ms - age;
+        info->started_at = info->seen_at - w->info.started_at;
+        ok = pp_mc_copy_info(info, arena);
+    }
+    if (!ok)
+        return PP_ENOMEM;
+    if (out->n > 0)
+        qsort(out->workers, out->n, sizeof *out->workers, by_id);
+    call->answer = out;
     return PP_OK;
 }
 
@@ -235,30 +286,14 @@ enum pp_err pp_mc_run_notify(struct pp_memory_coordinator_server *s, struct pp_m
     if (news) {
         news->notices = r->notices;
         news->n = r->n;
+        for (size_t i = 0; i < r->n; i++)
+            news->kinds |= 1U << r->notices[i].kind;
     }
     pp_mc_publish(s, content, news && pp_mc_copy_notices(&news->notices, news->n, &content->arena));
     return PP_OK;
 }
 
 /* --- a process connects --- */
-
-static bool read_workers(const struct pp_memory_coordinator_server *s, struct pp_mc_hello *r, int64_t now_ms)
-{
-    struct pp_arena *arena = r->own.req.arena;
-    struct pp_mc_named *w, *next;
-
-    r->workers = pp_arena_array(arena, HASH_COUNT(s->workers), sizeof *r->workers);
-    bool ok = r->workers != NULL;
-    HASH_ITER (hh, s->workers, w, next) {
-        if (!ok || now_ms - w->at_ms > PP_WORKER_ALIVE_MS)
-            continue;
-        struct pp_worker_info *out = &r->workers[r->n_workers++];
-        *out = w->info;
-        out->seen_at = w->at_ms;
-        ok = pp_mc_copy_info(out, arena);
-    }
-    return ok;
-}
 
 static bool read_hosts(const struct pp_memory_coordinator_server *s, struct pp_mc_hello *r, int64_t now_ms)
 {
@@ -287,8 +322,7 @@ enum pp_err pp_mc_run_hello(struct pp_memory_coordinator_server *s, struct pp_mc
         s->first = true;
         pp_mc_publish(s, pp_mc_news_new(PP_MC_TELLS_FIRST, 0), true);
     }
-    bool ok = r->only_first || (read_workers(s, r, call->now_ms) && read_hosts(s, r, call->now_ms));
-    return ok ? PP_OK : PP_ENOMEM;
+    return r->only_first || read_hosts(s, r, call->now_ms) ? PP_OK : PP_ENOMEM;
 }
 
 /* --- elections, the secret --- */
@@ -341,7 +375,6 @@ enum pp_err pp_mc_run_secret(struct pp_memory_coordinator_server *s, struct pp_c
 
 void pp_mc_fleet_free(struct pp_memory_coordinator_server *s)
 {
-    drop_all(&s->workers);
     drop_all(&s->drains);
     drop_all(&s->leaders);
     while (s->slow)

@@ -15,8 +15,6 @@ enum pp_err pp_mc_arrive_hello(struct pp_mc_port *c, struct pp_req *req, enum pp
     }
     if (c->closing)
         return err;
-    for (size_t i = 0; err == PP_OK && i < r->n_workers; i++)
-        pp_mc_peer_heard(c, &r->workers[i], call->now_ms - r->workers[i].seen_at);
     if (err == PP_OK)
         pp_mc_hosts_heard(c, r->hosts, r->n_hosts, pp_mc_port_wall(c) - call->now_ms);
     if (err != PP_OK) {

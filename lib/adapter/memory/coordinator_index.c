@@ -5,6 +5,7 @@
 
 #include "adapter/memory/coordinator_data.h"
 #include "base/check.h"
+#include "base/stable_hash.h"
 
 struct pp_mc_due *pp_mc_due_find(struct pp_memory_coordinator_server *s, const char *client)
 {
@@ -83,16 +84,13 @@ enum pp_err pp_mc_run_announce(struct pp_memory_coordinator_server *s, struct pp
         s->complete = false;
     if (r->n == 0)
         return PP_OK;
-    s->seq++;
-    for (size_t i = 0; i < r->n; i++)
+    struct pp_mc_telling t = {.s = s, .process = call->process};
+    (void)pp_mc_telling_begin(&t);
+    for (size_t i = 0; i < r->n; i++) {
         lower(s, &r->rows[i], call->now_ms + r->rows[i].due_ms);
-    struct pp_memory_content *content = pp_mc_news_new(PP_MC_TELLS_ROWS, call->process);
-    struct pp_mc_news *news = content ? content->body : NULL;
-    if (news) {
-        news->rows = r->rows;
-        news->n = r->n;
+        pp_mc_tell_rows(&t, r->rows[i].client, &r->rows[i], 1);
     }
-    pp_mc_publish(s, content, news && pp_mc_copy_rows(&news->rows, news->n, &content->arena));
+    pp_mc_telling_end(&t);
     return PP_OK;
 }
 
@@ -108,9 +106,45 @@ static size_t count_rows(const struct pp_memory_coordinator_server *s)
     return n;
 }
 
-/* Answers all rows of the index. */
-static enum pp_err answer(const struct pp_memory_coordinator_server *s, struct pp_arena *arena,
-                          struct pp_mc_call *call)
+/* Who reads the index. */
+struct index_reader {
+    bool all;                          /* it reads all rows */
+    const char *id;                    /* of its worker */
+    const struct pp_mc_worker *worker; /* NULL: the server does not know the worker */
+    uint64_t arc;                      /* in which it is near to a client that has few shares */
+};
+
+static struct index_reader reader_of(struct pp_memory_coordinator_server *s, const char *id)
+{
+    struct index_reader it = {.id = id, .all = !id || pp_mc_is_ring_small(s)};
+
+    it.worker = it.all ? NULL : pp_mc_worker_find(s, id);
+    it.arc = it.worker ? pp_mc_arc(s, it.worker, PP_NEAR) : 0;
+    return it;
+}
+
+/* Returns true if the reader's worker is near the client, or holds a slot of it. */
+static bool is_concerned(struct pp_memory_coordinator_server *s, const struct index_reader *it,
+                         const char *client, int64_t now_ms)
+{
+    uint32_t position = pp_ring_position(client);
+    const struct pp_mc_client *c;
+
+    if (it->all || (it->worker && pp_mc_is_in_arc(it->worker->position, it->arc, position)))
+        return true;
+    HASH_FIND_STR(s->clients, client, c);
+    if (!c)
+        return false;
+    for (uint32_t k = 0; k < c->cut.n; k++)
+        if (pp_mc_held(&c->shares[k], now_ms) && strcmp(c->shares[k].worker, it->id) == 0)
+            return true;
+    return it->worker && pp_mc_is_in_arc(it->worker->position,
+                                         pp_mc_arc(s, it->worker, pp_mc_near_count(s, client)), position);
+}
+
+/* Answers the rows of the index that are for the reader. */
+static enum pp_err answer(struct pp_memory_coordinator_server *s, const struct index_reader *it,
+                          struct pp_arena *arena, struct pp_mc_call *call)
 {
     struct pp_mc_index *index = pp_arena_alloc(arena, sizeof *index);
 
@@ -122,7 +156,10 @@ static enum pp_err answer(const struct pp_memory_coordinator_server *s, struct p
     if (!index->rows)
         return PP_ENOMEM;
     for (const struct pp_mc_due *d = s->due; d; d = d->hh.next) {
-        const char *name = pp_arena_strdup(arena, d->name);
+        const char *name = NULL;
+        if (!is_concerned(s, it, d->name, call->now_ms))
+            continue;
+        name = pp_arena_strdup(arena, d->name);
         if (!name)
             return PP_ENOMEM;
         for (int q = 0; q < PP_QUEUES; q++)
@@ -136,7 +173,9 @@ static enum pp_err answer(const struct pp_memory_coordinator_server *s, struct p
 enum pp_err pp_mc_run_read(struct pp_memory_coordinator_server *s, struct pp_mc_read *r,
                            struct pp_mc_call *call)
 {
-    return answer(s, r->own.req.arena, call);
+    const struct index_reader it = reader_of(s, r->worker);
+
+    return answer(s, &it, r->own.req.arena, call);
 }
 
 enum pp_err pp_mc_run_backlog(struct pp_memory_coordinator_server *s, struct pp_coord_backlog *r,
@@ -145,7 +184,7 @@ enum pp_err pp_mc_run_backlog(struct pp_memory_coordinator_server *s, struct pp_
     struct pp_mc_index *index;
 
     if (!r->rebuilt)
-        return answer(s, r->req.arena, call);
+        return answer(s, &(struct index_reader){.all = true}, r->req.arena, call);
     /* The caller has rebuilt the index of the data set that it knows. */
     if (call->set == s->set)
         s->complete = true;

@@ -92,6 +92,12 @@ void pp_mc_notices_close(struct pp_mc_port *c)
 
 /* --- receiving messages --- */
 
+static void pass_notice(struct pp_mc_port *c, const struct pp_notice *notice)
+{
+    if (c->at.kinds >> notice->kind & 1)
+        c->on_notice(c->notice_data, notice);
+}
+
 void pp_mc_subscribe(struct pp_mc_port *c)
 {
     c->subscribe = false;
@@ -99,15 +105,18 @@ void pp_mc_subscribe(struct pp_mc_port *c)
     pp_mc_backlog_read(c);
     pp_mc_greet(c);
     pp_mc_beat(c); /* the answer says whether this worker must drain */
-    if (c->on_notice)
-        c->on_notice(c->notice_data, &(struct pp_notice){.kind = PP_NOTICE_CLIENT, .a = "", .b = ""});
+    pass_notice(c, &(struct pp_notice){.kind = PP_NOTICE_CLIENT, .a = "", .b = ""});
 }
 
-void pp_mc_watch_notices(struct pp_coordinator *p, void (*cb)(void *data, const struct pp_notice *notice),
-                         void *data)
+void pp_mc_watch_notices(struct pp_coordinator *p, uint32_t kinds,
+                         void (*cb)(void *data, const struct pp_notice *notice), void *data)
 {
-    pp_mc_port_of(p)->on_notice = cb;
-    pp_mc_port_of(p)->notice_data = data;
+    struct pp_mc_port *c = pp_mc_port_of(p);
+
+    pp_assert(!cb || kinds != 0, "a watcher of notices watches no kind");
+    c->at.kinds = cb ? kinds : 0;
+    c->on_notice = cb;
+    c->notice_data = data;
 }
 
 /* Returns how many ms ago a message was sent. A process that was stopped for a while reads old
@@ -121,11 +130,11 @@ static int64_t age_of(const struct pp_mc_port *c, int64_t at_ms)
 
 static void pass_notices(struct pp_mc_port *c, const struct pp_mc_news *news)
 {
-    for (size_t i = 0; i < news->n && c->on_notice && !c->closing && !c->cut; i++)
-        c->on_notice(c->notice_data, &news->notices[i]);
+    for (size_t i = 0; i < news->n && !c->closing && !c->cut; i++)
+        pass_notice(c, &news->notices[i]);
 }
 
-void pp_mc_on_message(void *data, const void *body)
+void pp_mc_on_message(void *data, const void *body, bool in_order)
 {
     struct pp_mc_port *c = data;
     const struct pp_mc_news *news = body;
@@ -133,10 +142,14 @@ void pp_mc_on_message(void *data, const void *body)
 
     pp_assert(c->up && !c->closing && !c->cut, "a port without connection gets a message");
     pp_mc_hold(c);
+    /* Before the news, whose receiver may close the port. If the message is not in order, an
+     * earlier announcement may still arrive. */
+    if (in_order && news->set == c->set)
+        pp_mc_backlog_seen(c, news->seq);
     switch (news->kind) {
     case PP_MC_TELLS_ROWS: pp_mc_backlog_heard(c, news, age); break;
+    case PP_MC_TELLS_STAMP: break;
     case PP_MC_TELLS_HOSTS: pp_mc_hosts_heard(c, news->hosts, news->n, pp_mc_port_wall(c) - age); break;
-    case PP_MC_TELLS_WORKER: pp_mc_peer_heard(c, &news->info, age); break;
     case PP_MC_TELLS_DRAIN: pp_mc_beat(c); break;
     case PP_MC_TELLS_FIRST: pp_mc_backlog_read(c); break; /* wakes the watcher, which asks again for slots */
     case PP_MC_TELLS_NOTICES: pass_notices(c, news); break;

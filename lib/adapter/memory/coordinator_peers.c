@@ -1,126 +1,130 @@
-/* coordinator_peers.c: the port sends and receives workers' heartbeats, and requests to drain.
+/* coordinator_peers.c: the port sends the heartbeats of this process's worker, knows the worker's
+ * neighbours on the ring, lists workers, and asks them to drain.
  *
- * A worker sends a heartbeat every other second. The server tells it to all processes, and keeps it
- * for processes that start later. So each process has a list of all workers in memory. The answer
- * to a heartbeat says whether the worker must drain. A message makes all workers send a heartbeat
- * at once, so that they learn of a request to drain soon. */
-#include <stdio.h>
+ * A worker sends a heartbeat every other second. The answer has the worker's neighbours, if the
+ * ring has changed, and says whether the worker must drain. A message makes a worker send a
+ * heartbeat at once, so that it learns of a request to drain soon. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "adapter/memory/coordinator_port.h"
+#include "base/stable_hash.h"
 
-enum {
-    BEAT_MS = 1900,
-    CLEAR_BEATS = 32 /* each heartbeat with a number divisible by this also removes silent workers */
+enum { BEAT_MS = 1900 };
+
+/* The worker of this process, in one piece of memory with its texts. */
+struct pp_mc_self {
+    struct pp_worker_info info;
+    uint32_t position;
+    char texts[];
 };
 
-struct pp_mc_peer {
-    UT_hash_handle hh;
-    struct pp_worker_info info; /* owns host and tiers; its id is the member below */
-    char id[];
+/* The neighbours, in one piece of memory with their texts. Those of one kind share its text. */
+struct pp_mc_peers {
+    size_t n;
+    struct mc_peer {
+        int64_t started_at;
+        uint32_t capacity;
+        uint32_t id, tiers; /* the places of the texts behind all peers, in bytes */
+    } at[];
 };
 
-/* --- the list --- */
+/* --- neighbours --- */
 
-static void free_peer(struct pp_mc_peer *p)
+/* Copies a text to a place, which it returns; *place is then behind the text. */
+static uint32_t put_text(char *texts, size_t *place, const char *text)
 {
-    free((char *)p->info.host);
-    free((char *)p->info.tiers);
-    free(p);
+    size_t n = strlen(text) + 1, at = *place;
+
+    memcpy(texts + at, text, n);
+    *place += n;
+    return (uint32_t)at;
 }
 
-static void drop_peer(struct pp_mc_port *c, size_t i)
+static size_t bytes_of(const struct pp_mc_heartbeat *r)
 {
-    struct pp_mc_peer *p = c->peers[i];
+    size_t bytes = 0;
 
-    pp_assert(HASH_COUNT(c->by_id) == c->n_peers, "a worker is not in both the list and the hash");
-    HASH_DEL(c->by_id, p);
-    memmove(&c->peers[i], &c->peers[i + 1], (c->n_peers - i - 1) * sizeof c->peers[0]);
-    c->n_peers--;
-    if (p == c->self)
-        c->self = NULL;
-    free_peer(p);
-}
-
-/* Removes workers whose heartbeats have stopped, but never the worker of this process. */
-static void clear_silent(struct pp_mc_port *c, int64_t now_ms)
-{
-    for (size_t i = c->n_peers; i-- > 0;)
-        if (now_ms - c->peers[i]->info.seen_at > PP_WORKER_ALIVE_MS && c->peers[i] != c->self)
-            drop_peer(c, i);
-}
-
-/* Finds a worker by its id, or adds it. Returns NULL for too many workers, or when out of
- * memory. */
-static struct pp_mc_peer *find_or_add(struct pp_mc_port *c, const char *id)
-{
-    size_t n = strlen(id);
-    struct pp_mc_peer *p;
-
-    HASH_FIND(hh, c->by_id, id, n, p);
-    if (p)
-        return p;
-    if (c->n_peers == PP_MC_PEERS_MAX)
-        clear_silent(c, pp_mc_port_wall(c));
-    p = c->n_peers < PP_MC_PEERS_MAX ? calloc(1, sizeof *p + n + 1) : NULL;
-    if (!p)
-        return NULL;
-    memcpy(p->id, id, n + 1);
-    p->info = (struct pp_worker_info){.id = p->id, .host = strdup(""), .tiers = strdup("")};
-    if (!p->info.host || !p->info.tiers || !PP_HASH_ADD(c->by_id, p->id, n, p)) {
-        free_peer(p);
-        return NULL;
+    for (size_t i = 0; i < r->n; i++) {
+        bytes += strlen(r->neighbours[i].id) + 1;
+        if (i == 0 || r->neighbours[i].tiers != r->neighbours[i - 1].tiers)
+            bytes += strlen(r->neighbours[i].tiers) + 1;
     }
-    c->peers[c->n_peers++] = p;
-    return p;
+    return bytes;
 }
 
-/* Lets *to be a copy of the text; without memory it stays as it is. */
-static void set_text(const char **to, const char *text)
+/* Makes the list that the answer has, whose times become those of our wall clock. Returns NULL when
+ * out of memory. */
+static struct pp_mc_peers *new_peers(const struct pp_mc_port *c, const struct pp_mc_heartbeat *r,
+                                     int64_t server_ms)
 {
-    char *copy = strcmp(*to, text) != 0 ? strdup(text) : NULL;
+    struct pp_mc_peers *peers = malloc(sizeof *peers + r->n * sizeof peers->at[0] + bytes_of(r));
+    int64_t ours = pp_mc_port_wall(c) - server_ms;
+    size_t place = 0;
 
-    if (!copy)
-        return;
-    free((char *)*to);
-    *to = copy;
+    if (!peers)
+        return NULL;
+    char *texts = (char *)&peers->at[r->n];
+    peers->n = r->n;
+    for (size_t i = 0; i < r->n; i++) {
+        const struct pp_mc_neighbour *from = &r->neighbours[i];
+        struct mc_peer *to = &peers->at[i];
+        to->started_at = from->started_ms + ours;
+        to->capacity = from->capacity;
+        to->id = put_text(texts, &place, from->id);
+        to->tiers =
+            i > 0 && from->tiers == from[-1].tiers ? to[-1].tiers : put_text(texts, &place, from->tiers);
+    }
+    return peers;
 }
 
-static void set_info(struct pp_mc_peer *p, const struct pp_worker_info *info)
+bool pp_mc_neighbour(struct pp_coordinator *p, size_t i, struct pp_worker_info *info)
 {
-    const char *host = p->info.host, *tiers = p->info.tiers;
+    const struct pp_mc_peers *peers = pp_mc_port_of(p)->peers;
 
-    set_text(&host, info->host);
-    set_text(&tiers, info->tiers);
-    p->info = *info;
-    p->info.id = p->id;
-    p->info.host = host;
-    p->info.tiers = tiers;
-}
-
-bool pp_mc_worker(struct pp_coordinator *p, size_t i, struct pp_worker_info *info, int64_t now_ms)
-{
-    struct pp_mc_port *c = pp_mc_port_of(p);
-
-    if (i == 0)
-        clear_silent(c, now_ms);
-    if (i >= c->n_peers || now_ms - c->peers[i]->info.seen_at > PP_WORKER_ALIVE_MS)
+    if (!peers || i >= peers->n)
         return false;
-    *info = c->peers[i]->info;
+    const char *texts = (const char *)&peers->at[peers->n];
+    const struct mc_peer *peer = &peers->at[i];
+    *info = (struct pp_worker_info){.id = texts + peer->id,
+                                    .tiers = texts + peer->tiers,
+                                    .capacity = peer->capacity,
+                                    .started_at = peer->started_at};
     return true;
 }
 
-void pp_mc_peer_heard(struct pp_mc_port *c, const struct pp_worker_info *info, int64_t age)
+uint32_t pp_mc_ring_size(struct pp_coordinator *p)
 {
-    int64_t seen = pp_mc_port_wall(c) - age;
-    struct pp_worker_info here = *info;
+    return pp_mc_port_of(p)->ring_size;
+}
 
-    here.seen_at = seen;
-    here.started_at = seen - info->started_at;
-    struct pp_mc_peer *p = find_or_add(c, info->id);
-    if (p && p != c->self && p->info.seen_at <= seen)
-        set_info(p, &here);
+const char *pp_mc_my_id(const struct pp_mc_port *c)
+{
+    return c->self ? c->self->info.id : NULL;
+}
+
+bool pp_mc_is_near(const struct pp_mc_port *c, const char *client)
+{
+    return !c->self || pp_mc_is_in_arc(c->self->position, c->arc, pp_ring_position(client));
+}
+
+/* Takes what the answer to a heartbeat says about the ring. The index may have rows of the clients
+ * that this worker is near to now, and was not before: the workers that were near heard them. */
+static void take_ring(struct pp_mc_port *c, const struct pp_mc_heartbeat *r, const struct pp_mc_call *call)
+{
+    struct pp_mc_peers *peers = r->neighbours ? new_peers(c, r, call->now_ms) : NULL;
+    bool larger = r->joined || r->arc > c->arc;
+
+    c->arc = r->arc;
+    if (peers) {
+        free(c->peers);
+        c->peers = peers;
+        c->ring_size = r->size;
+        c->ring_set = call->set;
+        c->ring_version = r->version;
+    }
+    if (larger)
+        pp_mc_backlog_read(c);
 }
 
 /* --- this process's heartbeat --- */
@@ -133,10 +137,14 @@ enum pp_err pp_mc_arrive_heartbeat(struct pp_mc_port *c, struct pp_req *req, enu
     c->beating = false;
     if (c->closing)
         return err;
+    if (err == PP_OK && c->up)
+        take_ring(c, r, pp_mc_call_of(req));
+    else
+        c->arc = 0; /* the server may have put the worker on the ring */
     if (c->beat_again)
         pp_mc_beat(c);
     if (err == PP_OK && r->drain && c->on_drain && c->self)
-        c->on_drain(c->drain_data, r->drain_all ? NULL : c->self->id);
+        c->on_drain(c->drain_data, r->drain_all ? NULL : c->self->info.id);
     return err;
 }
 
@@ -149,7 +157,8 @@ static struct pp_mc_heartbeat *new_beat(struct pp_mc_port *c)
         return NULL;
     r->info = c->self->info;
     r->info.started_at = pp_mc_port_wall(c) - c->self->info.started_at;
-    r->clear = c->beats++ % CLEAR_BEATS == 0;
+    r->ring_set = c->ring_set;
+    r->version = c->ring_version;
     if (pp_mc_copy_info(&r->info, &r->own.arena))
         return r;
     pp_mc_own_free(&r->own.req);
@@ -168,53 +177,72 @@ void pp_mc_beat(struct pp_mc_port *c)
     c->beating = r && pp_mc_own_send(c, PP_MC_heartbeat, &r->own.req) == PP_OK;
 }
 
+/* Returns a copy of the description; NULL when out of memory. */
+static struct pp_mc_self *new_self(const struct pp_worker_info *info)
+{
+    size_t place = 0;
+    struct pp_mc_self *self =
+        malloc(sizeof *self + strlen(info->id) + strlen(info->host) + strlen(info->tiers) + 3);
+
+    if (!self)
+        return NULL;
+    self->info = *info;
+    self->position = pp_ring_position(info->id);
+    self->info.id = self->texts + put_text(self->texts, &place, info->id);
+    self->info.host = self->texts + put_text(self->texts, &place, info->host);
+    self->info.tiers = self->texts + put_text(self->texts, &place, info->tiers);
+    return self;
+}
+
 void pp_mc_heartbeat(struct pp_coordinator *p, const struct pp_worker_info *info)
 {
     struct pp_mc_port *c = pp_mc_port_of(p);
     bool is_news = !c->self || c->self->info.draining != info->draining;
     bool valid = !c->cut && info->id[0] && strlen(info->id) < PP_MC_TEXT_MAX;
-    struct pp_mc_peer *self = valid ? find_or_add(c, info->id) : NULL;
+    struct pp_mc_self *self = valid ? new_self(info) : NULL;
 
     if (!self)
         return;
+    free(c->self);
     c->self = self;
-    set_info(self, info);
     if (is_news || pp_mc_port_now(c) - c->beat_at >= BEAT_MS)
         pp_mc_beat(c);
 }
 
-/* --- drains --- */
+/* --- the list of workers, drains --- */
 
-enum pp_err pp_mc_arrive_drain(struct pp_mc_port *c, struct pp_req *req, enum pp_err err)
+enum pp_err pp_mc_arrive_workers(struct pp_mc_port *c, struct pp_req *req, enum pp_err err)
 {
+    struct pp_coord_workers *r = (struct pp_coord_workers *)req;
+
     (void)c;
-    (void)req;
+    if (err == PP_OK) {
+        const struct pp_mc_workers *answer = pp_mc_call_of(req)->answer;
+        r->workers = answer->workers;
+        r->n = answer->n;
+    }
     return err;
 }
 
-enum pp_err pp_mc_drain(struct pp_coordinator *p, const char *worker)
+enum pp_err pp_mc_workers(struct pp_coordinator *p, struct pp_coord_workers *r)
 {
-    struct pp_mc_port *c = pp_mc_port_of(p);
-    int64_t wall = pp_mc_port_wall(c);
-    struct pp_mc_drain *r = pp_mc_own_new(sizeof *r);
-    struct pp_worker_info w;
+    r->workers = NULL;
+    r->n = 0;
+    return pp_mc_send(pp_mc_port_of(p), PP_MC_workers, &r->req);
+}
 
-    if (r)
-        r->workers = pp_arena_array(&r->own.arena, PP_MC_PEERS_MAX, sizeof *r->workers);
-    bool ok = r && r->workers;
-    for (size_t i = 0; ok && pp_mc_worker(p, i, &w, wall); i++) {
-        if (worker && strcmp(w.id, worker) != 0)
-            continue;
-        r->workers[r->n] = pp_arena_strdup(&r->own.arena, w.id);
-        ok = r->workers[r->n++] != NULL;
-    }
-    if (ok && r->n > 0) {
-        r->all = !worker;
-        return pp_mc_own_send(c, PP_MC_drain, &r->own.req);
-    }
-    if (r)
-        pp_mc_own_free(&r->own.req);
-    return ok ? PP_ENOTFOUND : PP_ENOMEM;
+enum pp_err pp_mc_arrive_drain(struct pp_mc_port *c, struct pp_req *req, enum pp_err err)
+{
+    struct pp_coord_drain *r = (struct pp_coord_drain *)req;
+
+    (void)c;
+    r->found = err == PP_OK && *(const bool *)pp_mc_call_of(req)->answer;
+    return err;
+}
+
+enum pp_err pp_mc_drain(struct pp_coordinator *p, struct pp_coord_drain *r)
+{
+    return pp_mc_send(pp_mc_port_of(p), PP_MC_drain, &r->req);
 }
 
 void pp_mc_watch_drain(struct pp_coordinator *p, void (*cb)(void *data, const char *worker), void *data)
@@ -225,6 +253,8 @@ void pp_mc_watch_drain(struct pp_coordinator *p, void (*cb)(void *data, const ch
 
 void pp_mc_peers_close(struct pp_mc_port *c)
 {
-    while (c->n_peers > 0)
-        drop_peer(c, c->n_peers - 1);
+    free(c->peers);
+    free(c->self);
+    c->peers = NULL;
+    c->self = NULL;
 }

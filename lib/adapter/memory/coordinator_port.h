@@ -3,7 +3,7 @@
  * adapter/redis.
  *
  * Requests of the port itself (struct pp_mc_own) are like those of its callers, but the port
- * allocates and frees them. Only one of each kind is in flight, except notices, drains and `first`.
+ * allocates and frees them. Only one of each kind is in flight, except notices and `first`.
  *
  * Invariant: port->holds counts the requests in flight and the functions that run callbacks. The
  * memory of a closed port is freed when nobody holds it; that of a cut port, with the server.
@@ -18,13 +18,13 @@
 enum {
     PP_MC_ROWS_MAX = 512, /* an announcement or a message about slow hosts has at most this many rows */
     PP_MC_RETRY_MS = 200, /* ms that the port waits after a failure, before it sends again */
-    PP_MC_PEERS_MAX = 1024,
     PP_MC_NAMES_MAX = 16, /* a process takes part in at most this many elections */
     PP_MC_TEXT_MAX = 512  /* a text in a message has fewer bytes than this */
 };
 
 struct pp_mc_row;
-struct pp_mc_peer;
+struct pp_mc_peers;
+struct pp_mc_self;
 struct pp_mc_my_host;
 
 struct pp_mc_port {
@@ -64,8 +64,8 @@ struct pp_mc_port {
     pp_backlog_cb on_backlog;
     void *backlog_data;
     bool subscribed, reading, read_again;
-    bool synced;   /* the watcher has received every announcement up to `seen` */
-    uint64_t seen; /* number of the latest announcement that the watcher has received */
+    bool synced; /* the watcher has received every announcement up to `seen` that is for it */
+    uint64_t seen;
 
     /* Used by coordinator_news.c: notices that wait to be sent, and their receiver. */
     struct pp_mc_notify *notices; /* NULL: none */
@@ -74,14 +74,14 @@ struct pp_mc_port {
     void (*on_notice)(void *data, const struct pp_notice *notice);
     void *notice_data;
 
-    /* Used by coordinator_peers.c: the workers that this process knows. */
-    struct pp_mc_peer *by_id; /* hash table of `peers` by id */
-    struct pp_mc_peer *peers[PP_MC_PEERS_MAX];
-    size_t n_peers;
-    struct pp_mc_peer *self; /* the worker of this process; NULL: the process is no worker */
+    /* Used by coordinator_peers.c: the worker of this process, and its neighbours on the ring. */
+    struct pp_mc_self *self;         /* NULL: the process is no worker */
+    struct pp_mc_peers *peers;       /* NULL: none */
+    uint64_t ring_set, ring_version; /* of `peers`: the data set, and the version of the ring */
+    uint32_t ring_size;
+    uint64_t arc; /* as in struct pp_mc_heartbeat; 0 also if announcements may have been missed */
     int64_t beat_at;
     bool beating, beat_again;
-    uint32_t beats;
     void (*on_drain)(void *data, const char *worker);
     void *drain_data;
 
@@ -128,8 +128,7 @@ void pp_mc_own_free(struct pp_req *req);
 
 /* --- coordinator_hello.c --- */
 
-/* Reads what the server knows about workers and slow hosts, and names the installation's first data
- * set to it. */
+/* Reads the slow hosts that the server knows, and names the installation's first data set to it. */
 void pp_mc_greet(struct pp_mc_port *c);
 void pp_mc_first(struct pp_coordinator *p, const char *dataset);
 
@@ -140,7 +139,7 @@ void pp_mc_first(struct pp_coordinator *p, const char *dataset);
 PP_MC_OPS(X)
 #undef X
 
-/* --- coordinator_slots.c, coordinator_backlog.c, coordinator.c: the operations --- */
+/* --- the operations: coordinator{,_slots,_backlog,_peers}.c --- */
 
 #define X(name, type) enum pp_err pp_mc_##name(struct pp_coordinator *p, struct type *r);
 PP_COORD_OPS(X)
@@ -152,6 +151,8 @@ void pp_mc_announce(struct pp_coordinator *p, const struct pp_backlog_row *rows,
 void pp_mc_watch(struct pp_coordinator *p, pp_backlog_cb cb, void *data);
 /* Handles an announcement that was sent `age` ms ago. */
 void pp_mc_backlog_heard(struct pp_mc_port *c, const struct pp_mc_news *news, int64_t age);
+/* The watcher has received all announcements up to number `seq` that are for it. */
+void pp_mc_backlog_seen(struct pp_mc_port *c, uint64_t seq);
 /* Reads the whole index and passes it to the watcher, when this process may have missed
  * announcements. */
 void pp_mc_backlog_read(struct pp_mc_port *c);
@@ -164,22 +165,25 @@ void pp_mc_backlog_close(struct pp_mc_port *c);
 /* --- coordinator_news.c --- */
 
 void pp_mc_notify(struct pp_coordinator *p, const struct pp_notice *notices, size_t n);
-void pp_mc_watch_notices(struct pp_coordinator *p, void (*cb)(void *data, const struct pp_notice *notice),
-                         void *data);
+void pp_mc_watch_notices(struct pp_coordinator *p, uint32_t kinds,
+                         void (*cb)(void *data, const struct pp_notice *notice), void *data);
 /* Begins to get messages. Reads what earlier messages may have said. */
 void pp_mc_subscribe(struct pp_mc_port *c);
-void pp_mc_on_message(void *data, const void *body);
+void pp_mc_on_message(void *data, const void *body, bool in_order);
 void pp_mc_notices_flush(struct pp_mc_port *c);
 void pp_mc_notices_close(struct pp_mc_port *c);
 
 /* --- coordinator_peers.c --- */
 
 void pp_mc_heartbeat(struct pp_coordinator *p, const struct pp_worker_info *info);
-bool pp_mc_worker(struct pp_coordinator *p, size_t i, struct pp_worker_info *info, int64_t now_ms);
-enum pp_err pp_mc_drain(struct pp_coordinator *p, const char *worker);
+bool pp_mc_neighbour(struct pp_coordinator *p, size_t i, struct pp_worker_info *info);
+uint32_t pp_mc_ring_size(struct pp_coordinator *p);
 void pp_mc_watch_drain(struct pp_coordinator *p, void (*cb)(void *data, const char *worker), void *data);
-/* Handles a worker's heartbeat that was sent `age` ms ago. */
-void pp_mc_peer_heard(struct pp_mc_port *c, const struct pp_worker_info *info, int64_t age);
+/* Returns the id of this process's worker; NULL: it is no worker. */
+const char *pp_mc_my_id(const struct pp_mc_port *c);
+/* Returns true if this process hears a client's announcements without being a holder of its slots,
+ * as of the last heartbeat. */
+bool pp_mc_is_near(const struct pp_mc_port *c, const char *client);
 /* Sends this process's heartbeat at once. */
 void pp_mc_beat(struct pp_mc_port *c);
 void pp_mc_peers_close(struct pp_mc_port *c);

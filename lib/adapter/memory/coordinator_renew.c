@@ -12,11 +12,7 @@ struct renew {
     int64_t now_ms, skew_ms;
     bool releases, young;
     uint64_t seen; /* the latest announcement that the caller knows; 0: it may have missed some */
-    /* The rows that the operation announces at its end, and the number of that announcement. */
-    struct pp_memory_content *told;
-    size_t told_cap;
-    uint64_t seq;
-    bool failed; /* a row could not be announced */
+    struct pp_mc_telling telling; /* what the operation announces at its end */
 };
 
 /* Creates the holder of a share that the data set does not know. It does so only during its first
@@ -43,6 +39,7 @@ static struct pp_mc_share *recreate(const struct renew *n, const struct pp_slot_
         return NULL;
     share->there = share->holds = true;
     share->hold = n->call->number;
+    share->process = n->call->process;
     share->till_ms = n->now_ms;
     share->taken = concurrency;
     share->taken_till_ms = pp_mc_unseen_till(n->s, n->call->lease_ms);
@@ -84,41 +81,6 @@ static bool is_alone(const struct renew *n, const struct pp_mc_client *c, uint32
 
 /* --- the index --- */
 
-/* Adds one announcement to the message. */
-static void tell_row(struct renew *n, const char *client, uint8_t queue, int64_t due_ms)
-{
-    struct pp_mc_news *news = n->told->body;
-    const char *name = pp_arena_strdup(&n->told->arena, client);
-
-    if (news->n == n->told_cap) {
-        size_t cap = n->told_cap ? n->told_cap * 2 : 16;
-        struct pp_backlog_row *more = pp_arena_array(&n->told->arena, cap, sizeof *more);
-        if (more && news->n > 0)
-            memcpy(more, news->rows, news->n * sizeof *more);
-        n->told_cap = more ? cap : n->told_cap;
-        news->rows = more ? more : news->rows;
-    }
-    if (!name || news->n == n->told_cap) {
-        n->failed = true;
-        return;
-    }
-    news->rows[news->n++] =
-        (struct pp_backlog_row){.client = name, .queue = queue, .due_ms = due_ms - n->now_ms};
-}
-
-/* Announces the client's due times, and writes them. */
-static void tell(struct renew *n, const char *client, const int64_t due_ms[PP_QUEUES])
-{
-    if (n->seq == 0) {
-        n->seq = ++n->s->seq;
-        n->told = pp_mc_news_new(PP_MC_TELLS_ROWS, 0);
-    }
-    for (int q = 0; n->told && q < PP_QUEUES; q++)
-        if (due_ms[q] != PP_MC_NEVER)
-            tell_row(n, client, (uint8_t)q, due_ms[q]);
-    pp_mc_due_write(n->s, client, due_ms, n->seq);
-}
-
 static void read_due(const struct renew *n, const char *client, int64_t due_ms[PP_QUEUES], uint64_t *seq)
 {
     const struct pp_mc_due *d = pp_mc_due_find(n->s, client);
@@ -147,12 +109,13 @@ static void index_due(struct renew *n, const struct pp_slot_renewal *r, bool alo
         lowered |= due < was;
     }
     if (lowered && !alone)
-        tell(n, r->client, due_ms);
+        pp_mc_tell_due(&n->telling, r->client, due_ms, NULL);
     else if (changed)
         pp_mc_due_write(n->s, r->client, due_ms, known);
 }
 
-static void announce(struct renew *n, const char *client)
+/* Announces what is due; to all whom it concerns, or only to a holder. */
+static void announce(struct renew *n, const char *client, const struct pp_mc_share *holder)
 {
     int64_t due_ms[PP_QUEUES];
     uint64_t known;
@@ -160,7 +123,7 @@ static void announce(struct renew *n, const char *client)
     if (!pp_mc_due_find(n->s, client))
         return;
     read_due(n, client, due_ms, &known);
-    tell(n, client, due_ms);
+    pp_mc_tell_due(&n->telling, client, due_ms, holder);
 }
 
 /* --- the operations --- */
@@ -180,10 +143,14 @@ static bool renew(struct renew *n, const struct pp_slot_renewal *r, bool *lost)
         return false;
     if (mine)
         pp_mc_client_keep(c, share, n->now_ms);
+    /* In a large ring, a holder that is new to the data set may have missed announcements. */
+    bool knows_all = !is_new || pp_mc_is_ring_small(n->s);
     if (r->due_ms)
-        index_due(n, r, mine && is_alone(n, c, r->share));
+        index_due(n, r, mine && knows_all && is_alone(n, c, r->share));
     if (n->releases)
-        announce(n, r->client);
+        announce(n, r->client, NULL);
+    else if (mine && is_new)
+        announce(n, r->client, share);
     *lost = !mine;
     return true;
 }
@@ -200,8 +167,7 @@ static enum pp_err renew_all(struct renew *n, const struct pp_slot_renewal *rene
     n->seen = call->set == n->s->set ? call->seq : 0;
     for (size_t i = 0; ok && i < count; i++)
         ok = renew(n, &renewals[i], &lost[i]);
-    if (n->seq > 0)
-        pp_mc_publish(n->s, n->told, !n->failed);
+    pp_mc_telling_end(&n->telling);
     call->answer = lost;
     return ok ? PP_OK : PP_ENOMEM;
 }
@@ -209,13 +175,17 @@ static enum pp_err renew_all(struct renew *n, const struct pp_slot_renewal *rene
 enum pp_err pp_mc_run_renew(struct pp_memory_coordinator_server *s, struct pp_coord_renew *r,
                             struct pp_mc_call *call)
 {
-    struct renew n = {.s = s, .worker = r->worker, .skew_ms = call->now_ms - r->now_ms};
+    struct renew n = {.s = s, .worker = r->worker, .skew_ms = call->now_ms - r->now_ms, .telling = {.s = s}};
     return renew_all(&n, r->renewals, r->n, r->req.arena, call);
 }
 
 enum pp_err pp_mc_run_release(struct pp_memory_coordinator_server *s, struct pp_coord_release *r,
                               struct pp_mc_call *call)
 {
-    struct renew n = {.s = s, .worker = r->worker, .skew_ms = call->now_ms - r->now_ms, .releases = true};
+    struct renew n = {.s = s,
+                      .worker = r->worker,
+                      .skew_ms = call->now_ms - r->now_ms,
+                      .releases = true,
+                      .telling = {.s = s}};
     return renew_all(&n, r->renewals, r->n, r->req.arena, call);
 }

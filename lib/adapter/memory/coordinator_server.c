@@ -16,8 +16,9 @@ pp_memory_coordinator_server_new(const struct pp_memory_coordinator_options *o)
         return NULL;
     if (o)
         s->o = *o;
-    pp_list_init(&s->ports);
     pp_list_init(&s->cut);
+    pp_list_init(&s->awake);
+    pp_list_init(&s->silent);
     return s;
 }
 
@@ -27,6 +28,7 @@ void pp_memory_coordinator_forget(struct pp_memory_coordinator_server *s)
         pp_mc_client_free(s, s->clients);
     pp_mc_index_free(s);
     pp_mc_fleet_free(s);
+    pp_mc_ring_free(s);
     s->set = 0;
     s->seq = 0;
     s->first = s->complete = false;
@@ -39,8 +41,9 @@ void pp_memory_coordinator_server_free(struct pp_memory_coordinator_server *s)
 
     if (!s)
         return;
-    pp_assert(pp_list_empty(&s->ports), "a server is freed before its ports are closed");
+    pp_assert(s->ports.n == 0, "a server is freed before its ports are closed");
     pp_memory_coordinator_forget(s);
+    pp_memory_sorted_free(&s->ports);
     while ((node = pp_list_pop(&s->cut))) {
         struct pp_mc_client_port *port = pp_container_of(node, struct pp_mc_client_port, node);
         port->free(port);
@@ -59,6 +62,7 @@ static struct pp_memory_coordinator_server *begin(void *server, struct pp_mc_cal
     if (s->set == 0) {
         s->set = ++s->sets;
         s->began_ms = call->now_ms;
+        s->ring_version = 1;
     }
     return s;
 }

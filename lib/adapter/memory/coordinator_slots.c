@@ -16,7 +16,7 @@ static bool is_want_valid(const struct pp_slot_want *w)
 {
     uint32_t concurrency = w->concurrency > 0 ? w->concurrency : 1;
 
-    return w->shares <= PP_MC_SHARES_MAX &&
+    return w->shares <= PP_SHARES_MAX &&
            (w->shares <= 1 || (w->shares <= concurrency && (w->rpm == 0 || w->shares <= w->rpm)));
 }
 

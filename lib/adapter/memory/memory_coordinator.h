@@ -6,9 +6,8 @@
  * processes too (message.h), all clocks may differ, and the data may be gone.
  *
  * A port repeats what it could not tell the server (announcements, slow hosts) after 200 ms. After
- * a lost message it acts as after a lost subscription: it reads the backlog index, workers and slow
- * hosts, and tells its watcher that notices were lost. All functions must be called on one
- * thread. */
+ * a lost message it acts as after a lost subscription: it reads the backlog index and slow hosts,
+ * and tells its watcher that notices were lost. All functions must be called on one thread. */
 #ifndef PP_ADAPTER_MEMORY_COORDINATOR_H
 #define PP_ADAPTER_MEMORY_COORDINATOR_H
 

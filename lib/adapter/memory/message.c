@@ -46,11 +46,12 @@ void pp_memory_arrive(struct pp_memory_message *m)
 {
     struct pp_memory_inbox *to = m->to;
     struct pp_memory_content *content = m->content;
+    bool in_order = to && to->on_way.head.next == &m->on_way;
 
     content->holders++;
     free_message(m);
     if (to)
-        to->on_message(to->data, content->body);
+        to->on_message(to->data, content->body, in_order);
     pp_memory_content_drop(content);
 }
 

@@ -46,13 +46,14 @@ struct pp_memory_post {
 
 struct pp_memory_inbox {
     struct pp_memory_line *line;
-    /* Gets a message, which is valid until the function returns. It may close the inbox. */
-    void (*on_message)(void *data, const void *body);
+    /* Gets a message, which is valid until the function returns. It may close the inbox. `in_order`
+     * is true if all earlier messages to this inbox have arrived, or have been lost. */
+    void (*on_message)(void *data, const void *body, bool in_order);
     /* Hears that a message was lost. It is called within the call of any process, so it must only
-     * start a timer. */
+     * take a note and start a timer. */
     void (*on_lost)(void *data);
     void *data;
-    struct pp_list on_way; /* all messages to this inbox */
+    struct pp_list on_way; /* all messages to this inbox, in the order of sending */
     /* The plain post uses the following members. */
     struct pp_timer *timer;
     struct pp_list waiting;

@@ -1,6 +1,6 @@
--- include: coord_common coord_rows
+-- include: coord_common coord_ring coord_rows coord_tell
 -- Grants slots. KEYS[2] is the backlog index, KEYS[3..] are the slots of clients.
---   ARGV[3..6] worker, lease, number of the call, longest request; then the cut of each client
+--   ARGV[3..6] worker, lease, number of the call, longest request; then for each client LAYOUT_CUT and LAYOUT_POSITION
 -- Answers: id of the data set, now, number of the latest announcement; then for each client a byte,
 -- 1: granted, and LAYOUT_GRANT with marks, or 0: refused, and LAYOUT_REFUSAL.
 local worker, lease, call, longest = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -180,7 +180,7 @@ local function recut(key, old, rows, cut)
   return new
 end
 
-local function refuse(cut, retry, rows, key)
+local function refuse(cut, retry, rows, key, position)
   local empty = 0
   for k = 0, cut.n - 1 do
     local r = rows[k]
@@ -188,7 +188,7 @@ local function refuse(cut, retry, rows, key)
       empty = 1
     end
   end
-  if empty == 1 and redis.call('HEXISTS', KEYS[2], client_of(key)) == 1 then
+  if empty == 1 and redis.call('HEXISTS', due_key(position), client_of(key)) == 1 then
     empty = 0
   end
   return '\0' .. struct.pack(LAYOUT_REFUSAL, cut.n, retry, empty)
@@ -215,13 +215,26 @@ local function grant(key, cut, k, old)
   return '\1' .. struct.pack(LAYOUT_GRANT, k, cut.n, spent, taken, till, skew) .. marks
 end
 
+-- Grants a slot. In a large ring the worker may have missed announcements about the client, so it hears
+-- all due queues. If the cut is new and has more shares than workers have heard of it, these hear, too.
+local function grant_and_tell(key, cut, k, old, position, is_new)
+  local granted = grant(key, cut, k, old)
+  local client = client_of(key)
+  local d = is_small and {} or due_read(client, position)
+  if next(d) then
+    due_write(client, position, d, next_seq())
+    tell_due(client, position, d, not (is_new and cut.n > NEAR / 2) and worker)
+  end
+  return granted
+end
+
 local function acquire(key, want)
   local cut, rows = load(key)
   if not cut then
     if is_young then
-      return refuse(want, set.began + lease, rows, key)
+      return refuse(want, set.began + lease, rows, key, want.position)
     end
-    return grant(key, want, 0, nil)
+    return grant_and_tell(key, want, 0, nil, want.position, true)
   end
   local same, first_end, last_end, free, own = same_cut(cut, want), COORD_NEVER, 0
   for k = 0, cut.n - 1 do
@@ -240,24 +253,27 @@ local function acquire(key, want)
     end
   end
   if is_young then
-    return refuse(cut, set.began + lease, rows, key)
+    return refuse(cut, set.began + lease, rows, key, want.position)
   elseif not same and last_end > 0 then
-    return refuse(cut, last_end, rows, key)
+    return refuse(cut, last_end, rows, key, want.position)
   elseif not same and work > RECUT_WORK then
-    return refuse(cut, now + RECUT_WAIT_MS, rows, key)
+    return refuse(cut, now + RECUT_WAIT_MS, rows, key, want.position)
   elseif not same then
     rows = recut(key, cut, rows, want)
-    return grant(key, want, 0, rows[0])
+    return grant_and_tell(key, want, 0, rows[0], want.position, true)
   end
   local k = own or free
   if not k then
-    return refuse(cut, first_end, rows, key)
+    return refuse(cut, first_end, rows, key, want.position)
   end
-  return grant(key, cut, k, rows[k])
+  return grant_and_tell(key, cut, k, rows[k], want.position)
 end
 
 local answer = {set.id, now, set.seq}
 for i = 3, #KEYS do
-  answer[i + 1] = acquire(KEYS[i], cut_unpack(ARGV[ARG0 + i - 2]))
+  local want = cut_unpack(ARGV[ARG0 + i - 2])
+  want.position = struct.unpack(LAYOUT_POSITION, ARGV[ARG0 + i - 2], #struct.pack(LAYOUT_CUT, 0, 0, 0) + 1)
+  answer[i + 1] = acquire(KEYS[i], want)
 end
+tell_now(NOBODY)
 return answer

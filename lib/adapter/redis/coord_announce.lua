@@ -1,6 +1,5 @@
--- include: coord_common
--- Announces rows: lowers due times in the index and tells all processes. KEYS[2] is the backlog
--- index.
+-- include: coord_common coord_ring coord_rows coord_tell
+-- Announces rows: lowers due times in the index, and tells workers. KEYS[2] is the backlog index.
 --   ARGV[3] sender
 --   ARGV[4] 1: the sender has dropped other announcements, so the index is not complete
 --   ARGV[5] rows as ANNOUNCED (COORD_KNOWN in the queue: read back from the store, not new)
@@ -12,16 +11,19 @@ end
 if rows ~= '' then
   local seq, at, clients = next_seq(), 1, {}
   while at < #rows do
-    local q, ms, client
-    q, ms, client, at = struct.unpack(ANNOUNCED, rows, at)
-    local d = clients[client] or due_read(client)
-    clients[client] = d
+    local from = at
+    local q, ms, position, client
+    q, ms, position, client, at = struct.unpack(ANNOUNCED, rows, at)
+    local c = clients[client] or {due = due_read(client, position), position = position, rows = {}}
+    clients[client] = c
+    c.rows[#c.rows + 1] = string.sub(rows, from, at - 1)
     q = q % COORD_KNOWN
-    d[q] = math.min(d[q] or COORD_NEVER, now + ms)
+    c.due[q] = math.min(c.due[q] or COORD_NEVER, now + ms)
   end
-  for client, d in pairs(clients) do
-    due_write(client, d, seq)
+  for client, c in pairs(clients) do
+    due_write(client, c.position, c.due, seq)
+    tell(client, c.position, table.concat(c.rows))
   end
-  publish('A', sender, rows)
+  tell_now(sender)
 end
 return {set.id}

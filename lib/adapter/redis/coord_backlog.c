@@ -5,11 +5,12 @@
  * meanwhile further announcements collect for the next one. If a message fails, its rows are sent
  * again; receiving a row twice does no harm.
  *
- * Receiving. Redis numbers all announcements, and each process passes them to its watcher in that
- * order. A process may miss announcements if its connection is lost or the data set changes; a gap
- * in the numbers shows that. Then the process reads the whole index and passes it to the watcher.
- * Each renewal of a slot sends `seen`, the latest announcement that this process has received. So
- * the script never raises a due time that a later announcement has lowered.
+ * Receiving. Redis numbers all announcements. A process hears those for its worker, in that order,
+ * and passes them to its watcher. A process may miss announcements if its connection is lost or the
+ * data set changes, or if its worker is near more clients than before. Then it reads the index and
+ * passes the rows of near clients to the watcher. Each renewal of a slot sends `seen`: this process
+ * has received all announcements for it up to this number; a message at each heartbeat raises it.
+ * So the script never raises a due time that a later announcement has lowered.
  *
  * A complete index. A caller that gets an incomplete index reads the store, announces all rows that
  * it finds, and then asks again with `rebuilt`. This request waits until all these announcements
@@ -20,6 +21,7 @@
 #include <string.h>
 
 #include "adapter/redis/coord_internal.h"
+#include "base/stable_hash.h"
 
 enum { ROWS_MAX = 262144, BACKLOG_PAGE = 500, FIRST_ROWS = 256 };
 
@@ -82,8 +84,9 @@ void coord_announce(struct pp_coordinator *p, const struct pp_backlog_row *rows,
         put_row(c, rows[i].queue, rows[i].client, rows[i].due_ms, rows[i].known);
     if (n > 0)
         coord_flush_soon(c, 0);
-    if (n > 0 && c->on_backlog)
-        c->on_backlog(c->backlog_data, rows, n);
+    for (size_t i = 0; i < n && c->on_backlog; i++)
+        if (coord_is_near(c, rows[i].client))
+            c->on_backlog(c->backlog_data, &rows[i], 1);
 }
 
 static void on_announced(void *data, enum pp_err err, const struct redisReply *reply)
@@ -122,7 +125,8 @@ static void pack_rows(struct coord *c)
         HASH_DEL(c->rows, row);
         pp_list_push(&c->sending, &row->node);
         int64_t queue = row->key[0] + (row->known ? PP_COORD_KNOWN : 0);
-        pp_redis_pack(b, PP_LAYOUT_ROW, (int64_t[]){queue, row->due_ms - wall});
+        pp_redis_pack(b, PP_LAYOUT_ANNOUNCED,
+                      (int64_t[]){queue, row->due_ms - wall, pp_ring_position(row->key + 1)});
         pp_buf_u8(b, (uint8_t)(row->key_n - 1));
         pp_buf_put(b, row->key + 1, row->key_n - 1);
     }
@@ -179,7 +183,7 @@ static bool add_row(struct row_list *to, const int64_t v[2], int64_t base_ms, co
 /* Adds the rows of a page of the index, the answer to ask_page(). */
 static enum pp_err add_page(struct coord *c, const struct redisReply *reply, struct row_list *to)
 {
-    const struct redisReply *list = reply->element[5];
+    const struct redisReply *list = reply->element[6];
     int64_t base_ms = coord_wall(c) - reply->element[3]->integer, seq, row[2];
 
     for (size_t i = 0; i < list->elements; i += 2) {
@@ -197,15 +201,24 @@ static enum pp_err add_page(struct coord *c, const struct redisReply *reply, str
     return PP_OK;
 }
 
-/* Asks for the page of the index at `cursor`; "0" is the first page. In the answer, element[1] is 1
- * if the index is complete, and element[4] is the cursor of the next page, or "0" after the last
- * page. */
-static enum pp_err ask_page(struct coord *c, const char *cursor, pp_redis_cb cb, void *data)
+/* The shape of the answer to ask_page(). element[1] is 1 if the index is complete. */
+#define PAGE "tiiiita"
+
+static enum pp_err ask_page(struct coord *c, const struct coord_place *at, pp_redis_cb cb, void *data)
 {
     struct pp_redis_call *call = coord_begin_args(c, COORD_BACKLOG);
-    pp_redis_put_text(call, cursor);
+    pp_redis_put_num(call, at->part);
+    pp_redis_put_num(call, at->cursor);
+    pp_redis_put_num(call, at->last);
     pp_redis_put_num(call, BACKLOG_PAGE);
     return coord_send(c, cb, data);
+}
+
+/* Moves to the page after the one that is answered. */
+static void next_page(struct coord_place *at, const struct redisReply *reply)
+{
+    at->part = (int16_t)reply->element[4]->integer;
+    at->cursor = strtoll(reply->element[5]->str, NULL, 10);
 }
 
 /* --- for the watcher --- */
@@ -216,26 +229,41 @@ static void pass_on(struct coord *c, const struct row_list *list)
         c->on_backlog(c->backlog_data, list->rows, list->n);
 }
 
+/* Drops the rows of clients that this process's worker is not near. */
+static void keep_near(const struct coord *c, struct row_list *list)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < list->n; i++)
+        if (coord_is_near(c, list->rows[i].client))
+            list->rows[kept++] = list->rows[i];
+    list->n = kept;
+}
+
 void coord_backlog_heard(struct coord *c, uint64_t seq, bool own, int64_t age, struct pp_reader *r)
 {
-    bool gap = c->synced && seq > c->seen + 1, ok = !own && c->on_backlog;
+    bool ok = c->on_backlog;
     struct pp_arena arena;
     struct row_list list = {.arena = &arena};
-    int64_t row[2];
+    int64_t row[3];
 
-    if (seq >
-        c->seen) /* false if the index that was read had this announcement, or the data set has changed */
-        c->seen = seq;
+    coord_backlog_stamped(c, seq);
     pp_arena_init(&arena, 0);
-    while (ok && r->n > 0 && pp_redis_unpack(r, PP_LAYOUT_ROW, row)) {
+    while (ok && r->n > 0 && pp_redis_unpack(r, PP_LAYOUT_ANNOUNCED, row)) {
         size_t n = pp_read_u8(r);
-        const char *client = pp_read_bytes(r, n);
-        ok = client && add_row(&list, row, coord_wall(c) - age, pp_arena_copy(&arena, client, n));
+        const char *name = pp_read_bytes(r, n), *client = name ? pp_arena_copy(&arena, name, n) : NULL;
+        /* coord_announce() has passed on this process's own rows of near clients */
+        ok = client &&
+             ((own && coord_is_near(c, client)) || add_row(&list, row, coord_wall(c) - age, client));
     }
     pass_on(c, &list);
     pp_arena_fini(&arena);
-    if (gap)
-        coord_backlog_read(c);
+}
+
+void coord_backlog_stamped(struct coord *c, uint64_t seq)
+{
+    if (c->seen < seq)
+        c->seen = seq;
 }
 
 static void read_page(struct coord *c);
@@ -261,15 +289,16 @@ static void on_page(void *data, enum pp_err err, const struct redisReply *reply)
     if (c->closing)
         return;
     pp_arena_init(&arena, 0);
-    bool ok = coord_answer(c, err, reply, "tiiita") == PP_OK && add_page(c, reply, &list) == PP_OK;
+    bool ok = coord_answer(c, err, reply, PAGE) == PP_OK && add_page(c, reply, &list) == PP_OK;
     if (ok) {
-        if (c->cursor[0] == '\0')
+        if (c->read_seq == 0)
             c->read_seq = (uint64_t)reply->element[2]->integer;
-        snprintf(c->cursor, sizeof(c->cursor), "%s", reply->element[4]->str);
+        next_page(&c->page, reply);
+        keep_near(c, &list);
         pass_on(c, &list);
     }
     pp_arena_fini(&arena);
-    if (ok && strcmp(c->cursor, "0") != 0 && !c->read_again)
+    if (ok && c->page.part >= 0 && !c->read_again)
         read_page(c);
     else
         end_reading(c, ok);
@@ -277,7 +306,7 @@ static void on_page(void *data, enum pp_err err, const struct redisReply *reply)
 
 static void read_page(struct coord *c)
 {
-    if (ask_page(c, c->cursor[0] ? c->cursor : "0", on_page, c) != PP_OK)
+    if (ask_page(c, &c->page, on_page, c) != PP_OK)
         end_reading(c, false);
 }
 
@@ -289,8 +318,8 @@ void coord_backlog_read(struct coord *c)
         return;
     c->reading = true;
     c->read_again = false;
-    c->seen = 0;
-    c->cursor[0] = '\0';
+    c->seen = c->read_seq = 0;
+    c->page = coord_near_page(c);
     read_page(c);
 }
 
@@ -312,6 +341,7 @@ struct index_call {
     struct pp_coord_backlog *r;
     struct row_list list;
     uint64_t losses; /* the value of c->losses when the request began */
+    struct coord_place page;
 };
 _Static_assert(sizeof(struct index_call) <= sizeof(((struct pp_req *)0)->scratch), "scratch too small");
 
@@ -323,6 +353,8 @@ static void note_asked(struct coord *c)
     c->asked_forgotten = c->forgotten;
 }
 
+static const struct coord_place whole_index = {.last = PP_INDEX_PARTS - 1};
+
 static void on_index_page(void *data, enum pp_err err, const struct redisReply *reply)
 {
     struct index_call *call = data;
@@ -330,17 +362,17 @@ static void on_index_page(void *data, enum pp_err err, const struct redisReply *
     struct coord *c = call->c;
     bool more = false;
 
-    err = coord_answer(c, err, reply, "tiiita");
+    err = coord_answer(c, err, reply, PAGE);
     if (err == PP_OK)
         err = add_page(c, reply, &call->list);
     if (err == PP_OK) {
-        const char *cursor = reply->element[4]->str;
+        next_page(&call->page, reply);
         r->rows = call->list.rows;
         r->n = call->list.n;
         r->complete = reply->element[1]->integer == 1 && call->losses == c->losses;
-        more = strcmp(cursor, "0") != 0;
+        more = call->page.part >= 0;
         if (more)
-            err = ask_page(c, cursor, on_index_page, call);
+            err = ask_page(c, &call->page, on_index_page, call);
         else
             note_asked(c);
     }
@@ -387,12 +419,12 @@ enum pp_err coord_backlog(struct pp_coordinator *p, struct pp_coord_backlog *r)
     struct coord *c = coord_of(p);
     struct index_call *call = (struct index_call *)r->req.scratch;
 
-    *call = (struct index_call){.c = c, .r = r, .list = {.arena = r->req.arena}, .losses = c->losses};
+    *call = (struct index_call){.c = c, .r = r, .list = {.arena = r->req.arena}, .losses = c->losses, .page = whole_index};
     r->rows = NULL;
     r->n = 0;
     r->complete = false;
     if (!r->rebuilt)
-        return ask_page(c, "0", on_index_page, call);
+        return ask_page(c, &call->page, on_index_page, call);
     if (!pp_redis_up(c->redis))
         return PP_EFULL; /* not connected, so announcements can't be sent now */
     pp_assert(!c->closing, "a request comes after the close");

@@ -10,6 +10,9 @@ if not now then
   now = t[1] * 1000 + math.floor(t[2] / 1000)
 end
 
+-- What all keys begin with. Keys that a script does not name have the same hash tag.
+local PREFIX = string.sub(KEYS[1], 1, -#COORD_KEY_SET - 1)
+
 local set = {}
 do
   local v = redis.call('HMGET', KEYS[1], 'id', 'began', 'first', 'seq', 'complete')
@@ -27,10 +30,15 @@ local function young(lease)
   return not set.first and now < set.began + lease
 end
 
--- --- the backlog index: KEYS[2], client -> number of its latest announcement, (queue, due) ... ---
+-- --- the backlog index: client -> number of its latest announcement, (queue, due) ... It has INDEX_PARTS
+-- hashes, KEYS[2]:<part>, each for a part of the hash ring. ---
 
-local function due_read(client)
-  local s, d, seq, at, q = redis.call('HGET', KEYS[2], client), {}
+local function due_key(position)
+  return KEYS[2] .. ':' .. INDEX_PART(position)
+end
+
+local function due_read(client, position)
+  local s, d, seq, at, q = redis.call('HGET', due_key(position), client), {}
   if not s then
     return d
   end
@@ -43,7 +51,7 @@ local function due_read(client)
   return d, seq
 end
 
-local function due_write(client, d, seq)
+local function due_write(client, position, d, seq)
   local t = {struct.pack(LAYOUT_INDEX, seq)}
   for q = 0, QUEUES - 1 do
     if d[q] then
@@ -51,9 +59,9 @@ local function due_write(client, d, seq)
     end
   end
   if #t > 1 then
-    redis.call('HSET', KEYS[2], client, table.concat(t))
+    redis.call('HSET', due_key(position), client, table.concat(t))
   else
-    redis.call('HDEL', KEYS[2], client)
+    redis.call('HDEL', due_key(position), client)
   end
 end
 
@@ -62,13 +70,15 @@ local function next_seq()
   return set.seq
 end
 
--- The layout of a row of an announcement: queue, ms from now, client.
-local ANNOUNCED = LAYOUT_ROW .. LAYOUT_NAME
+-- The layout of a row of an announcement: queue, ms from now, position on the ring, client.
+local ANNOUNCED = LAYOUT_ANNOUNCED .. LAYOUT_NAME
 
--- Sends a message to all processes: its kind, its sender (8 bytes; zeros: every process handles the
--- message), the time, the number of the latest announcement, a text.
-local CHANNEL = string.sub(KEYS[1], 1, -#COORD_KEY_SET - 1) .. COORD_KEY_CHANNEL
-local function publish(kind, sender, text)
-  redis.call('PUBLISH', CHANNEL, kind .. sender .. struct.pack(LAYOUT_STAMP, now, set.seq) .. text)
+-- Sends a message: its kind, its sender (8 bytes; zeros: every process handles the message), the
+-- time, the number of the latest announcement, a text. Only the process of `worker` gets it, or
+-- all processes if there is none.
+local CHANNEL = PREFIX .. COORD_KEY_CHANNEL
+local function publish(kind, sender, text, worker)
+  redis.call('PUBLISH', worker and CHANNEL .. ':' .. worker or CHANNEL,
+             kind .. sender .. struct.pack(LAYOUT_STAMP, now, set.seq) .. text)
 end
 local NOBODY = string.rep('\0', 8)

@@ -43,9 +43,10 @@ enum coord_key {
     X(ELECT, "elect", elect, COORD_LEADERS, COORD_KEYS)               \
     X(READ_SECRET, "secret", secret, COORD_SECRET, COORD_KEYS)        \
     X(HEARTBEAT, "heartbeat", heartbeat, COORD_WORKERS, COORD_DRAINS) \
-    X(DRAIN, "drain", drain, COORD_DRAINS, COORD_KEYS)                \
+    X(DRAIN, "drain", drain, COORD_DRAINS, COORD_WORKERS)             \
+    X(WORKERS_LIST, "workers", workers, COORD_WORKERS, COORD_KEYS)    \
     X(SLOW, "slow", slow, COORD_SLOWED, COORD_KEYS)                   \
-    X(HELLO, "hello", hello, COORD_WORKERS, COORD_SLOWED)
+    X(HELLO, "hello", hello, COORD_SLOWED, COORD_KEYS)
 
 enum coord_script {
 #define X(id, name, file, key2, key3) COORD_##id,
@@ -58,15 +59,19 @@ enum {
     COORD_ROWS_MAX = 512, /* a message has at most this many rows */
     COORD_RETRY_MS = 200, /* ms that the process waits after Redis has refused a message */
     COORD_SENDER = 8,     /* bytes of the id of the sending process in messages */
-    COORD_PEERS_MAX = 1024,
     COORD_NAMES_MAX = 16, /* a process takes part in at most this many elections */
     COORD_ID_MAX = 48,
     COORD_TEXT_MAX = 512 /* a text in a message has fewer bytes than this */
 };
 
+/* Where a page of the backlog index begins. */
+struct coord_place {
+    int16_t part, last; /* the part of the index; -1: there are no more pages. The last part to read */
+    int64_t cursor;
+};
+
 struct coord_row; /* a row that waits for its announcement (coord_backlog.c) */
 struct coord_slow;
-struct coord_peer;
 
 struct coord {
     struct pp_coordinator base;
@@ -106,24 +111,33 @@ struct coord {
     void *backlog_data;
     bool subscribed, reading, read_again;
     bool synced;       /* the watcher has received every announcement up to `seen` */
-    char cursor[32];   /* where the next page of the index begins; "" for the first page */
+    struct coord_place page; /* where the next page of the index begins */
     uint64_t seen;     /* number of the latest announcement that the watcher has received */
     uint64_t read_seq; /* number of the latest announcement when the current reading began */
 
-    /* Used by coord_message.c: notices that wait to be sent, and their receiver. */
-    struct pp_buf notices;
+    /* Used by coord_message.c: notices of each kind that wait to be sent, and their receiver. */
+    struct pp_buf notices[PP_NOTICE_KINDS];
     bool notices_lost;
+    uint32_t kinds, subscribed_kinds; /* bit k: it watches, or has subscribed to, notices of kind k */
     void (*on_notice)(void *data, const struct pp_notice *notice);
     void *notice_data;
 
-    /* Used by coord_peers.c: the workers that this process knows. */
-    struct coord_peer *by_id; /* hash table of `peers` by id */
-    struct coord_peer *peers[COORD_PEERS_MAX];
-    size_t n_peers;
-    struct coord_peer *self; /* the worker of this process; NULL: the process is no worker */
+    /* Used by coord_peers.c: this process's worker, and its neighbours on the hash ring. */
+    struct pp_worker_info self; /* its id is NULL if the process is no worker; its texts are in self_texts */
+    char self_texts[3][COORD_TEXT_MAX]; /* id, host, tiers */
+    struct pp_worker_info *neighbours; /* in neighbour_arena */
+    size_t n_neighbours;
+    struct pp_arena neighbour_arena;
+    uint32_t ring_size;
+    char ring_set[COORD_ID_MAX]; /* the neighbours are those of this data set ... */
+    int64_t ring_change;         /* ... and of this change of its ring */
+    bool on_ring;
+    bool joined; /* the worker may be near more clients than when this process read the index */
+    /* The worker is near a client if the client's position is less than this before its own;
+     * 0: it is near all. */
+    uint32_t arc;
     int64_t beat_at;
-    bool beating, beat_again;
-    uint32_t beats;
+    bool beating, beat_again, own_channel;
     void (*on_drain)(void *data, const char *worker);
     void *drain_data;
 
@@ -183,6 +197,8 @@ void coord_watch(struct pp_coordinator *p, pp_backlog_cb cb, void *data);
 /* Handles announcement `seq`, which was sent `age` ms ago: passes its rows to the watcher, unless
  * this process sent it (`own`). */
 void coord_backlog_heard(struct coord *c, uint64_t seq, bool own, int64_t age, struct pp_reader *rows);
+/* Notes that this process has heard all announcements for it up to `seq`. */
+void coord_backlog_stamped(struct coord *c, uint64_t seq);
 /* Reads the whole index again and passes it to the watcher. Callers use it when this process may
  * have missed announcements. */
 void coord_backlog_read(struct coord *c);
@@ -203,19 +219,25 @@ void coord_on_other_dataset(struct coord *c);
 /* --- coord_message.c --- */
 
 void coord_notify(struct pp_coordinator *p, const struct pp_notice *notices, size_t n);
-void coord_watch_notices(struct pp_coordinator *p, void (*cb)(void *data, const struct pp_notice *notice),
-                         void *data);
+void coord_watch_notices(struct pp_coordinator *p, uint32_t kinds,
+                         void (*cb)(void *data, const struct pp_notice *notice), void *data);
 void coord_notices_flush(struct coord *c);
 void coord_on_message(void *data, const char *message, size_t n);
+/* Subscribes to what this process must hear and does not yet. */
+void coord_subscribe(struct coord *c);
 
 /* --- coord_peers.c --- */
 
 void coord_heartbeat(struct pp_coordinator *p, const struct pp_worker_info *info);
-bool coord_worker(struct pp_coordinator *p, size_t i, struct pp_worker_info *info, int64_t now_ms);
-enum pp_err coord_drain(struct pp_coordinator *p, const char *worker);
+bool coord_neighbour(struct pp_coordinator *p, size_t i, struct pp_worker_info *info);
+uint32_t coord_ring_size(struct pp_coordinator *p);
 void coord_watch_drain(struct pp_coordinator *p, void (*cb)(void *data, const char *worker), void *data);
-/* Handles a worker's heartbeat that was sent `age` ms ago. */
-void coord_peer_heard(struct coord *c, int64_t age, struct pp_reader *text);
+/* Returns true if this process's worker is near the client, so that its watcher must hear of the
+ * client's tasks. A process without a worker is near all. */
+bool coord_is_near(const struct coord *c, const char *client);
+/* Returns the first page of the part of the index that has all clients to which the worker is near.
+ */
+struct coord_place coord_near_page(const struct coord *c);
 /* Sends this process's heartbeat at once. */
 void coord_beat(struct coord *c);
 void coord_peers_close(struct coord *c);

@@ -1,4 +1,5 @@
-/* coord_message.c: the messages that processes send each other on one channel.
+/* coord_message.c: the messages that processes send each other. All processes hear one channel; each
+ * worker's process hears one of its own; and each kind of notices has one, for those who watch it.
  *
  * A message begins with its kind (a letter), the id of the sender (8 bytes; zeros: every process
  * handles the message), Redis' time, and the number of the latest announcement. The rest depends on
@@ -6,13 +7,14 @@
  *
  *   A  announcements: rows of queue (with PP_COORD_KNOWN), due time, client
  *   S  slow hosts: end of the wait, name
- *   W  a worker's heartbeat
- *   D  some workers must drain: each worker sends a heartbeat to learn if it is one of them
+ *   T  a worker's heartbeat has arrived, and with it all earlier announcements for the worker
+ *   D  this worker must drain, or all: it sends a heartbeat to learn which
  *   F  the data set is the first: workers ask again for slots that were refused
  *   N  notices: kind, a, b, five numbers
  *
  * Redis keeps the data of all kinds but notices. A process that may have missed messages reads
  * these data, and assumes that notices were lost. */
+#include <stdio.h>
 #include <string.h>
 
 #include "adapter/redis/coord_internal.h"
@@ -39,7 +41,7 @@ void coord_notify(struct pp_coordinator *p, const struct pp_notice *notices, siz
     struct coord *c = coord_of(p);
 
     for (size_t i = 0; i < n; i++)
-        if (!put_notice(&c->notices, &notices[i]) && notices[i].kind == PP_NOTICE_CLIENT)
+        if (!put_notice(&c->notices[notices[i].kind], &notices[i]) && notices[i].kind == PP_NOTICE_CLIENT)
             c->notices_lost = true;
     if (n > 0)
         coord_flush_soon(c, 0);
@@ -53,27 +55,36 @@ static void on_published(void *data, enum pp_err err, const struct redisReply *r
         c->notices_lost = true;
 }
 
-void coord_notices_flush(struct coord *c)
+static void send_notices(struct coord *c, enum pp_notice_kind kind)
 {
-    static const struct pp_notice lost = {.kind = PP_NOTICE_CLIENT, .a = "", .b = ""};
-    struct pp_buf m;
+    struct pp_buf m, *notices = &c->notices[kind];
+    char channel[sizeof(c->channel) + 16];
 
-    if (c->notices_lost)
-        c->notices_lost = !put_notice(&c->notices, &lost);
-    if (c->notices.n == 0)
+    if (notices->n == 0)
         return;
-    pp_assert(c->notices.n <= NOTICES_MAX, "notices are larger than their bound");
+    pp_assert(notices->n <= NOTICES_MAX, "notices are larger than their bound");
     pp_buf_init(&m, NOTICES_MAX + 64);
     pp_buf_u8(&m, 'N');
     pp_buf_put(&m, c->sender, COORD_SENDER);
     pp_redis_pack(&m, PP_LAYOUT_STAMP, (int64_t[]){coord_redis_now(c), 0});
-    pp_buf_put(&m, c->notices.p, c->notices.n);
-    pp_buf_reset(&c->notices);
-    const char *argv[] = {"PUBLISH", c->channel, m.p};
-    const size_t lens[] = {7, strlen(c->channel), m.n};
+    pp_buf_put(&m, notices->p, notices->n);
+    pp_buf_reset(notices);
+    int length = snprintf(channel, sizeof(channel), "%s:%d", c->channel, kind);
+    const char *argv[] = {"PUBLISH", channel, m.p};
+    const size_t lens[] = {7, (size_t)length, m.n};
     if (m.failed || pp_redis_command(c->redis, 3, argv, lens, on_published, c) != PP_OK)
         c->notices_lost = true;
     pp_buf_fini(&m);
+}
+
+void coord_notices_flush(struct coord *c)
+{
+    static const struct pp_notice lost = {.kind = PP_NOTICE_CLIENT, .a = "", .b = ""};
+
+    if (c->notices_lost)
+        c->notices_lost = !put_notice(&c->notices[lost.kind], &lost);
+    for (int k = 0; k < PP_NOTICE_KINDS; k++)
+        send_notices(c, (enum pp_notice_kind)k);
 }
 
 /* --- receiving messages --- */
@@ -99,13 +110,6 @@ static void on_notices(struct coord *c, struct pp_reader *r)
     }
 }
 
-void coord_watch_notices(struct pp_coordinator *p, void (*cb)(void *data, const struct pp_notice *notice),
-                         void *data)
-{
-    coord_of(p)->on_notice = cb;
-    coord_of(p)->notice_data = data;
-}
-
 /* Returns how many ms ago a message was sent, by Redis' time in the message. A process that was
  * stopped for a while reads old messages. */
 static int64_t age_of(const struct coord *c, int64_t at)
@@ -124,7 +128,6 @@ void coord_on_message(void *data, const char *message, size_t n)
         coord_backlog_read(c);
         coord_greet(c);
         coord_beat(c); /* the answer says whether this worker must drain */
-        report_lost(c);
         return;
     }
     uint8_t kind = pp_read_u8(&r);
@@ -136,16 +139,81 @@ void coord_on_message(void *data, const char *message, size_t n)
     int64_t age = age_of(c, stamp[0]);
     if (kind == 'A')
         coord_backlog_heard(c, (uint64_t)stamp[1], own, age, &r);
+    else if (kind == 'T')
+        coord_backlog_stamped(c, (uint64_t)stamp[1]);
     else if (kind == 'D')
         coord_beat(c);
     else if (kind == 'F')
         coord_backlog_read(c); /* wakes the watcher, which asks again for slots */
     else if (own)
         return;
-    else if (kind == 'W')
-        coord_peer_heard(c, age, &r);
     else if (kind == 'S')
         coord_slow_heard(c, age, &r);
     else if (kind == 'N')
         on_notices(c, &r);
+}
+
+/* --- subscriptions --- */
+
+static void on_own_message(void *data, const char *message, size_t n)
+{
+    struct coord *c = data;
+
+    if (message)
+        coord_on_message(c, message, n);
+    else if (c->arc != 0) /* in a small ring all announcements come by the other channel */
+        coord_backlog_read(c);
+}
+
+static void on_notice_message(void *data, const char *message, size_t n)
+{
+    if (message)
+        coord_on_message(data, message, n);
+}
+
+static void on_client_notice_message(void *data, const char *message, size_t n)
+{
+    if (message)
+        coord_on_message(data, message, n);
+    else
+        report_lost(data);
+}
+
+/* Subscribes to the channel NAME:SUFFIX. Returns false if that must be tried again. */
+static bool subscribe_to(struct coord *c, const char *suffix, pp_redis_push_cb cb)
+{
+    char channel[sizeof(c->channel) + COORD_TEXT_MAX];
+
+    snprintf(channel, sizeof(channel), "%s:%s", c->channel, suffix);
+    return pp_redis_subscribe(c->redis, channel, cb, c) == PP_OK;
+}
+
+static bool subscribe_to_kind(struct coord *c, enum pp_notice_kind kind)
+{
+    char number[8];
+
+    snprintf(number, sizeof(number), "%d", kind);
+    return subscribe_to(c, number, kind == PP_NOTICE_CLIENT ? on_client_notice_message : on_notice_message);
+}
+
+void coord_subscribe(struct coord *c)
+{
+    for (int k = 0; k < PP_NOTICE_KINDS; k++)
+        if ((c->kinds & ~c->subscribed_kinds & (1u << k)) && subscribe_to_kind(c, (enum pp_notice_kind)k))
+            c->subscribed_kinds |= 1u << k;
+    if (c->self.id && !c->own_channel)
+        c->own_channel = subscribe_to(c, c->self.id, on_own_message);
+    if (c->kinds & ~c->subscribed_kinds || (c->self.id && !c->own_channel))
+        coord_flush_soon(c, COORD_RETRY_MS);
+}
+
+void coord_watch_notices(struct pp_coordinator *p, uint32_t kinds,
+                         void (*cb)(void *data, const struct pp_notice *notice), void *data)
+{
+    struct coord *c = coord_of(p);
+
+    c->on_notice = cb;
+    c->notice_data = data;
+    c->kinds = cb ? kinds : 0;
+    coord_subscribe(c);
 }

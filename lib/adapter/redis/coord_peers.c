@@ -1,101 +1,25 @@
-/* coord_peers.c: workers' heartbeats, and requests to drain.
+/* coord_peers.c: this process's worker on the hash ring, its neighbours, and requests to drain.
  *
- * A worker sends a heartbeat every other second. Redis publishes it to all processes, and keeps it
- * for processes that start later. So each process has a list of all workers in memory. The answer
- * to a heartbeat says whether the worker must drain. The message 'D' makes all workers send a
- * heartbeat at once, so that they learn of a request to drain soon. */
+ * A worker sends a heartbeat every other second, which puts it on the ring or takes it off. The
+ * answer says whether the worker must drain, and has its neighbours if the ring has changed. The
+ * message 'D' makes a worker send a heartbeat at once, so that it learns of a request to drain
+ * soon. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "adapter/redis/coord_internal.h"
+#include "base/stable_hash.h"
 
-enum {
-    BEAT_EVERY_MS = 1900,
-    CLEAR_EVERY = 32 /* each heartbeat with a number divisible by this also removes silent workers */
-};
+enum { BEAT_EVERY_MS = 1900 };
 
-struct coord_peer {
-    UT_hash_handle hh;
-    struct pp_worker_info info; /* its strings point to the members below */
-    char id[COORD_TEXT_MAX], host[COORD_TEXT_MAX], tiers[COORD_TEXT_MAX];
-};
-
-/* --- the list --- */
-
-static void drop_peer(struct coord *c, size_t i)
-{
-    struct coord_peer *p = c->peers[i];
-
-    pp_assert(HASH_COUNT(c->by_id) == c->n_peers, "a worker is not in both the list and the hash");
-    HASH_DEL(c->by_id, p);
-    memmove(&c->peers[i], &c->peers[i + 1], (c->n_peers - i - 1) * sizeof(c->peers[0]));
-    c->n_peers--;
-    if (p == c->self)
-        c->self = NULL;
-    free(p);
-}
-
-/* Finds a worker by its id, or adds it. Returns NULL for too many workers, or when out of
- * memory. */
-static struct coord_peer *find_or_add(struct coord *c, const char *id)
-{
-    struct coord_peer *p;
-
-    HASH_FIND_STR(c->by_id, id, p);
-    if (p)
-        return p;
-    p = c->n_peers < COORD_PEERS_MAX ? calloc(1, sizeof(*p)) : NULL;
-    if (!p)
-        return NULL;
-    memcpy(p->id, id, strlen(id) + 1);
-    if (!PP_HASH_ADD(c->by_id, p->id, strlen(p->id), p)) {
-        free(p);
-        return NULL;
-    }
-    pp_assert(c->n_peers < COORD_PEERS_MAX, "too many workers");
-    c->peers[c->n_peers++] = p;
-    return p;
-}
-
-static void set_info(struct coord_peer *p, const struct pp_worker_info *info)
-{
-    p->info = *info;
-    snprintf(p->host, sizeof(p->host), "%s", info->host);
-    snprintf(p->tiers, sizeof(p->tiers), "%s", info->tiers);
-    p->info.id = p->id;
-    p->info.host = p->host;
-    p->info.tiers = p->tiers;
-}
-
-/* Removes workers whose heartbeats have stopped, but never the worker of this process. */
-static void clear_silent(struct coord *c, int64_t now_ms)
-{
-    for (size_t i = c->n_peers; i-- > 0;)
-        if (now_ms - c->peers[i]->info.seen_at > PP_WORKER_ALIVE_MS && c->peers[i] != c->self)
-            drop_peer(c, i);
-}
-
-bool coord_worker(struct pp_coordinator *p, size_t i, struct pp_worker_info *info, int64_t now_ms)
-{
-    struct coord *c = coord_of(p);
-
-    if (i == 0)
-        clear_silent(c, now_ms);
-    if (i >= c->n_peers || now_ms - c->peers[i]->info.seen_at > PP_WORKER_ALIVE_MS)
-        return false;
-    *info = c->peers[i]->info;
-    return true;
-}
-
-/* --- packing and unpacking a worker's description --- */
+/* --- workers as Redis has them: last heartbeat, capacity, place on the ring, description --- */
 
 static void pack_info(struct pp_buf *b, const struct pp_worker_info *w, int64_t wall)
 {
     pp_buf_str(b, w->id, strlen(w->id));
     pp_buf_str(b, w->host, strlen(w->host));
     pp_buf_str(b, w->tiers, strlen(w->tiers));
-    pp_buf_u32(b, w->capacity);
     pp_buf_u32(b, w->in_flight);
     pp_buf_u32(b, w->clients);
     pp_buf_u8(b, w->draining);
@@ -103,27 +27,134 @@ static void pack_info(struct pp_buf *b, const struct pp_worker_info *w, int64_t 
     pp_buf_u64(b, (uint64_t)(wall - w->started_at));
 }
 
-void coord_peer_heard(struct coord *c, int64_t age, struct pp_reader *r)
+static const char *read_text(struct pp_reader *r, struct pp_arena *arena)
 {
-    struct coord_peer in, *p;
-    int64_t seen = coord_wall(c) - age;
+    size_t n;
+    const char *p = pp_read_str(r, &n);
+    return p && n < COORD_TEXT_MAX ? pp_arena_copy(arena, p, n) : NULL;
+}
 
-    if (!coord_read_text(r, in.id) || !coord_read_text(r, in.host) || !coord_read_text(r, in.tiers))
+/* Unpacks a worker. `ours` is our wall clock minus Redis' clock. Returns false if the text is not
+ * valid, or when out of memory. */
+static bool unpack_worker(const struct redisReply *text, int64_t ours, struct pp_arena *arena,
+                          struct pp_worker_info *w)
+{
+    if (!pp_redis_is_text(text))
+        return false;
+    struct pp_reader r = {.p = text->str, .n = (size_t)text->len};
+    int64_t heard = 0;
+    if (!pp_redis_unpack(&r, PP_LAYOUT_TIME, &heard))
+        return false;
+    *w = (struct pp_worker_info){.seen_at = heard + ours, .capacity = pp_read_u32(&r)};
+    (void)pp_read_bytes(&r, pp_read_u16(&r)); /* the place on the ring */
+    w->id = read_text(&r, arena);
+    w->host = read_text(&r, arena);
+    w->tiers = read_text(&r, arena);
+    w->in_flight = pp_read_u32(&r);
+    w->clients = pp_read_u32(&r);
+    w->draining = pp_read_u8(&r) != 0;
+    w->pid = (int64_t)pp_read_u64(&r);
+    w->started_at = w->seen_at - (int64_t)pp_read_u64(&r);
+    return !r.failed && w->id && w->id[0] && w->host && w->tiers;
+}
+
+/* Unpacks a list of workers into the arena. Leaves out what is not valid. Returns NULL when out of
+ * memory. */
+static struct pp_worker_info *unpack_workers(const struct redisReply *list, int64_t ours, struct pp_arena *arena,
+                                             size_t *n)
+{
+    struct pp_worker_info *workers = pp_arena_array(arena, list->elements + 1, sizeof(*workers));
+
+    *n = 0;
+    for (size_t i = 0; workers && i < list->elements; i++)
+        *n += unpack_worker(list->element[i], ours, arena, &workers[*n]);
+    return workers;
+}
+
+/* --- the neighbours --- */
+
+static bool is_own_kind(const struct coord *c, const struct pp_worker_info *w)
+{
+    return strcmp(w->tiers, c->self.tiers) == 0;
+}
+
+/* Returns c->arc: the distance from the PP_NEAR-th worker before this one. */
+static uint32_t arc_of(const struct coord *c)
+{
+    uint32_t own = pp_ring_position(c->self.id), nearest[PP_NEAR], n = 0;
+
+    if (c->ring_size <= PP_NEAR)
+        return 0;
+    for (size_t i = 0; i < c->n_neighbours; i++) {
+        if (!is_own_kind(c, &c->neighbours[i]))
+            continue;
+        uint32_t distance = own - pp_ring_position(c->neighbours[i].id), at = n;
+        while (at > 0 && nearest[at - 1] > distance)
+            at--;
+        if (at == PP_NEAR)
+            continue;
+        n += n < PP_NEAR;
+        memmove(&nearest[at + 1], &nearest[at], (n - 1 - at) * sizeof(nearest[0]));
+        nearest[at] = distance;
+    }
+    return n == PP_NEAR ? nearest[n - 1] : 0;
+}
+
+bool coord_is_near(const struct coord *c, const char *client)
+{
+    if (!c->self.id)
+        return true;
+    return c->on_ring && (c->arc == 0 || pp_ring_position(c->self.id) - pp_ring_position(client) < c->arc);
+}
+
+struct coord_place coord_near_page(const struct coord *c)
+{
+    struct coord_place all = {.last = PP_INDEX_PARTS - 1};
+
+    if (!c->on_ring || c->arc == 0 || c->arc > UINT32_MAX - UINT32_MAX / PP_INDEX_PARTS)
+        return all;
+    uint32_t own = pp_ring_position(c->self.id);
+    return (struct coord_place){.part = PP_INDEX_PART(own - c->arc + 1), .last = PP_INDEX_PART(own)};
+}
+
+/* Replaces the neighbours. If the worker is now near more clients than before, it reads their rows of
+ * the index later (c->joined). */
+static void set_neighbours(struct coord *c, const struct redisReply *list)
+{
+    int64_t ours = coord_wall(c) - coord_redis_now(c);
+    uint32_t arc = c->arc;
+    struct pp_arena arena;
+    size_t n;
+
+    pp_arena_init(&arena, 0);
+    struct pp_worker_info *workers = unpack_workers(list, ours, &arena, &n);
+    if (!workers) { /* the next heartbeat asks again */
+        pp_arena_fini(&arena);
+        c->ring_set[0] = '\0';
         return;
-    in.info = (struct pp_worker_info){
-        .host = in.host, .tiers = in.tiers, .capacity = pp_read_u32(r), .seen_at = seen};
-    in.info.in_flight = pp_read_u32(r);
-    in.info.clients = pp_read_u32(r);
-    in.info.draining = pp_read_u8(r) != 0;
-    in.info.pid = (int64_t)pp_read_u64(r);
-    in.info.started_at = seen - (int64_t)pp_read_u64(r);
-    if (r->failed || !in.id[0])
-        return;
-    clear_silent(c, coord_wall(c));
-    p = find_or_add(c, in.id);
-    if (!p || p == c->self || p->info.seen_at > seen)
-        return;
-    set_info(p, &in.info);
+    }
+    pp_arena_fini(&c->neighbour_arena);
+    c->neighbour_arena = arena;
+    c->neighbours = workers;
+    c->n_neighbours = n;
+    c->on_ring = !c->self.draining;
+    c->arc = arc_of(c);
+    c->joined |= arc != 0 && (c->arc == 0 || c->arc > arc);
+}
+
+bool coord_neighbour(struct pp_coordinator *p, size_t i, struct pp_worker_info *info)
+{
+    const struct coord *c = coord_of(p);
+
+    if (i >= c->n_neighbours)
+        return false;
+    *info = c->neighbours[i];
+    return true;
+}
+
+uint32_t coord_ring_size(struct pp_coordinator *p)
+{
+    return coord_of(p)->ring_size;
 }
 
 /* --- this process's heartbeat --- */
@@ -131,75 +162,134 @@ void coord_peer_heard(struct coord *c, int64_t age, struct pp_reader *r)
 static void on_beat_answered(void *data, enum pp_err err, const struct redisReply *reply)
 {
     struct coord *c = data;
-    bool ok = coord_answer(c, err, reply, "tt") == PP_OK;
+    bool ok = coord_answer(c, err, reply, "ttiiiia") == PP_OK;
 
     pp_assert(c->beating, "a heartbeat is answered twice");
     c->beating = false;
     if (c->closing)
         return;
+    /* a heartbeat without an answer may have put the worker on the ring */
+    c->joined |= !ok || reply->element[2]->integer == 1;
+    if (ok && reply->element[3]->integer == 1) {
+        c->ring_size = (uint32_t)reply->element[5]->integer;
+        memcpy(c->ring_set, c->dataset, sizeof(c->ring_set));
+        c->ring_change = reply->element[4]->integer;
+        set_neighbours(c, reply->element[6]);
+    }
+    if (ok && c->joined && c->on_ring) {
+        c->joined = false;
+        coord_backlog_read(c);
+    }
     if (c->beat_again)
         coord_beat(c);
-    if (ok && reply->element[1]->str[0] && c->on_drain && c->self)
-        c->on_drain(c->drain_data, strcmp(reply->element[1]->str, "all") == 0 ? NULL : c->self->id);
+    if (ok && reply->element[1]->str[0] && c->on_drain)
+        c->on_drain(c->drain_data, strcmp(reply->element[1]->str, "all") == 0 ? NULL : c->self.id);
 }
 
 void coord_beat(struct coord *c)
 {
-    if (!c->self || !pp_redis_up(c->redis))
+    const struct pp_worker_info *w = &c->self;
+
+    if (!w->id || !pp_redis_up(c->redis))
         return;
     c->beat_again = c->beating;
     if (c->beating)
         return;
     struct pp_redis_call *call = coord_begin_args(c, COORD_HEARTBEAT);
-    pp_redis_put_text(call, c->self->id);
-    pack_info(pp_redis_word_open(call), &c->self->info, coord_wall(c));
+    pp_redis_put_text(call, w->id);
+    struct pp_buf *place = pp_redis_word_open(call);
+    if (!w->draining)
+        pp_buf_printf(place, "%s|%08x%s", w->tiers, pp_ring_position(w->id), w->id);
     pp_redis_word_close(call);
-    pp_redis_put(call, c->sender, COORD_SENDER);
-    pp_redis_put_num(call, c->beats++ % CLEAR_EVERY == 0);
+    pp_redis_put_num(call, w->capacity);
+    pack_info(pp_redis_word_open(call), w, coord_wall(c));
+    pp_redis_word_close(call);
+    pp_redis_put_text(call, c->ring_set);
+    pp_redis_put_num(call, c->ring_change);
     c->beat_at = coord_now(c);
     c->beating = coord_send(c, on_beat_answered, c) == PP_OK;
+}
+
+static void copy_text(char to[COORD_TEXT_MAX], const char *text)
+{
+    snprintf(to, COORD_TEXT_MAX, "%s", text);
 }
 
 void coord_heartbeat(struct pp_coordinator *p, const struct pp_worker_info *info)
 {
     struct coord *c = coord_of(p);
-    bool is_news = !c->self || c->self->info.draining != info->draining;
-    struct coord_peer *self =
-        info->id[0] && strlen(info->id) < COORD_TEXT_MAX ? find_or_add(c, info->id) : NULL;
+    bool is_news = !c->self.id || c->self.draining != info->draining;
 
-    if (!self)
+    if (!info->id[0] || strlen(info->id) >= COORD_TEXT_MAX)
         return;
-    c->self = self;
-    set_info(self, info);
+    copy_text(c->self_texts[0], info->id);
+    copy_text(c->self_texts[1], info->host);
+    copy_text(c->self_texts[2], info->tiers);
+    c->self = *info;
+    c->self.id = c->self_texts[0];
+    c->self.host = c->self_texts[1];
+    c->self.tiers = c->self_texts[2];
+    if (!c->own_channel)
+        coord_subscribe(c);
     if (is_news || coord_now(c) - c->beat_at >= BEAT_EVERY_MS)
         coord_beat(c);
+}
+
+/* --- lists --- */
+
+static int by_id(const void *a, const void *b)
+{
+    return strcmp(((const struct pp_worker_info *)a)->id, ((const struct pp_worker_info *)b)->id);
+}
+
+static void on_workers(void *data, enum pp_err err, const struct redisReply *reply)
+{
+    struct pp_coord_workers *r = data;
+
+    err = coord_answer(*(struct coord **)r->req.scratch, err, reply, "tia");
+    if (err == PP_OK) {
+        size_t n;
+        r->workers =
+            unpack_workers(reply->element[2], r->now_ms - reply->element[1]->integer, r->req.arena, &n);
+        for (size_t i = 0; r->workers && i < n; i++)
+            if (r->now_ms - r->workers[i].seen_at <= PP_WORKER_ALIVE_MS)
+                r->workers[r->n++] = r->workers[i];
+        if (r->n > 0)
+            qsort(r->workers, r->n, sizeof(*r->workers), by_id);
+        err = r->workers ? PP_OK : PP_ENOMEM;
+    }
+    pp_req_end(&r->req, err);
+}
+
+enum pp_err coord_workers(struct pp_coordinator *p, struct pp_coord_workers *r)
+{
+    struct coord *c = coord_of(p);
+
+    r->workers = NULL;
+    r->n = 0;
+    *(struct coord **)r->req.scratch = c;
+    pp_redis_put_num(coord_begin_args(c, COORD_WORKERS_LIST), r->silent_ms);
+    return coord_send(c, on_workers, r);
 }
 
 /* --- drains --- */
 
 static void on_drain_asked(void *data, enum pp_err err, const struct redisReply *reply)
 {
-    struct coord *c = data;
-    if (coord_answer(c, err, reply, "t") != PP_OK)
-        pp_log(c->o.log, PP_LOG_WARN, "request to drain failed", "error", pp_err_text(err), NULL);
+    struct pp_coord_drain *r = data;
+
+    err = coord_answer(*(struct coord **)r->req.scratch, err, reply, "ti");
+    r->found = err == PP_OK && reply->element[1]->integer > 0;
+    pp_req_end(&r->req, err);
 }
 
-enum pp_err coord_drain(struct pp_coordinator *p, const char *worker)
+enum pp_err coord_drain(struct pp_coordinator *p, struct pp_coord_drain *r)
 {
     struct coord *c = coord_of(p);
-    int64_t wall = coord_wall(c);
-    struct pp_worker_info w;
-    size_t n = 0;
 
-    struct pp_redis_call *call = coord_begin_args(c, COORD_DRAIN);
-    pp_redis_put_text(call, worker ? "one" : "all");
-    for (size_t i = 0; coord_worker(p, i, &w, wall); i++) {
-        if (worker && strcmp(w.id, worker) != 0)
-            continue;
-        pp_redis_put_text(call, w.id);
-        n++;
-    }
-    return n > 0 ? coord_send(c, on_drain_asked, c) : PP_ENOTFOUND;
+    *(struct coord **)r->req.scratch = c;
+    pp_redis_put_text(coord_begin_args(c, COORD_DRAIN), r->worker ? r->worker : "");
+    return coord_send(c, on_drain_asked, r);
 }
 
 void coord_watch_drain(struct pp_coordinator *p, void (*cb)(void *data, const char *worker), void *data)
@@ -210,6 +300,5 @@ void coord_watch_drain(struct pp_coordinator *p, void (*cb)(void *data, const ch
 
 void coord_peers_close(struct coord *c)
 {
-    while (c->n_peers > 0)
-        drop_peer(c, c->n_peers - 1);
+    pp_arena_fini(&c->neighbour_arena);
 }

@@ -1,4 +1,4 @@
--- include: coord_common coord_rows
+-- include: coord_common coord_ring coord_rows coord_tell
 -- Renews or releases slots. KEYS[2] is the backlog index, KEYS[3..] are the slots of clients.
 --   ARGV[3..7] worker, lease, number of the call, longest request, the caller's time
 --   ARGV[8] 1: release the slots
@@ -14,11 +14,12 @@ local seen = ARGV[10] == set.id and tonumber(ARGV[9]) or 0
 local ARG0 = 10
 local skew = now - wall
 local is_young = young(lease)
-local told, seq = {}, nil -- rows that the script announces at its end, and the number of that announcement
+local seq -- the number of the announcement that the script makes at its end
 
 local function unpack_renewal(s)
   local a, at = {}
-  a.share, a.reserved, a.flying, a.busy, a.rpm, a.concurrency, a.n, at = struct.unpack(LAYOUT_RENEWAL, s)
+  a.share, a.reserved, a.flying, a.busy, a.rpm, a.concurrency, a.n, a.position, a.near, at =
+    struct.unpack(LAYOUT_RENEWAL, s)
   if at < #s then
     a.due = {}
     for q = 0, QUEUES - 1 do
@@ -72,19 +73,18 @@ local function alone(key, rows, share)
   return true
 end
 
-local function tell(client, d)
+local function announce(client, position, d)
   seq = seq or next_seq()
-  for q, due in pairs(d) do
-    told[#told + 1] = struct.pack(ANNOUNCED, q, due - now, #client, client)
-  end
-  due_write(client, d, seq)
+  tell_due(client, position, d)
+  due_write(client, position, d, seq)
 end
 
--- Writes the holder's due times into the index. Announcements that the holder has not seen stay.
+-- Writes the holder's due times into the index. Announcements that the holder has not seen stay, and
+-- all of clients to which it is not near: when it reads the index again, it gets none of them.
 local function index(key, a, is_alone)
   local client = client_of(key)
-  local d, known = due_read(client)
-  local may_raise = is_alone and seen >= (known or 0)
+  local d, known = due_read(client, a.position)
+  local may_raise = is_alone and a.near == 1 and seen >= (known or 0)
   local changed, lowered = false, false
   for q = 0, QUEUES - 1 do
     local was, due = d[q] or COORD_NEVER, a.due[q] or COORD_NEVER
@@ -94,17 +94,9 @@ local function index(key, a, is_alone)
     end
   end
   if lowered and not is_alone then
-    tell(client, d)
+    announce(client, a.position, d)
   elseif changed then
-    due_write(client, d, known or 0)
-  end
-end
-
-local function announce(key)
-  local client = client_of(key)
-  local d = due_read(client)
-  if next(d) then
-    tell(client, d)
+    due_write(client, a.position, d, known or 0)
   end
 end
 
@@ -123,7 +115,10 @@ local function renew(key, a, marks)
     index(key, a, mine and alone(key, rows, a.share))
   end
   if releases then
-    announce(key)
+    local d = due_read(client_of(key), a.position)
+    if next(d) then
+      announce(client_of(key), a.position, d)
+    end
   end
   return mine and '0' or '1'
 end
@@ -133,7 +128,5 @@ for i = 3, #KEYS do
   local j = ARG0 + 2 * (i - 3) + 1
   lost[i - 2] = renew(KEYS[i], unpack_renewal(ARGV[j]), ARGV[j + 1])
 end
-if #told > 0 then
-  publish('A', NOBODY, table.concat(told))
-end
+tell_now(NOBODY)
 return {set.id, now, table.concat(lost)}

@@ -10,10 +10,10 @@
 #include <stdlib.h>
 
 #include "adapter/redis/coord_internal.h"
+#include "base/stable_hash.h"
 
 enum {
     SLOTS_MAX = 256,
-    SHARES_MAX = 1024,
     MARK_BYTES = 12,
     ROUNDING_MS = 3 /* each of four clock readings may be wrong by part of a ms */
 };
@@ -57,7 +57,7 @@ static void end_chunk(struct pp_req *req, enum pp_err err)
 static bool is_want_valid(const struct pp_slot_want *w)
 {
     uint32_t concurrency = w->concurrency > 0 ? w->concurrency : 1;
-    return w->shares <= SHARES_MAX &&
+    return w->shares <= PP_SHARES_MAX &&
            (w->shares <= 1 || (w->shares <= concurrency && (w->rpm == 0 || w->shares <= w->rpm)));
 }
 
@@ -171,12 +171,14 @@ static void on_renewed(void *data, enum pp_err err, const struct redisReply *rep
     end_chunk(k->req, err);
 }
 
-static void put_renewal(struct pp_redis_call *call, const struct pp_slot_renewal *r)
+static void put_renewal(struct coord *c, const struct pp_slot_renewal *r)
 {
+    struct pp_redis_call *call = &c->call;
     struct pp_buf *b = pp_redis_word_open(call);
     pp_redis_pack(b, PP_LAYOUT_RENEWAL,
                   (int64_t[]){r->share, r->reserved, r->in_flight, r->busy_until_ms, r->rpm,
-                              r->concurrency > 0 ? r->concurrency : 1, r->shares > 0 ? r->shares : 1});
+                              r->concurrency > 0 ? r->concurrency : 1, r->shares > 0 ? r->shares : 1,
+                              pp_ring_position(r->client), coord_is_near(c, r->client)});
     for (int q = 0; r->due_ms && q < PP_QUEUES; q++)
         pp_buf_u64(b, r->due_ms[q] > PP_COORD_NEVER ? PP_COORD_NEVER : (uint64_t)r->due_ms[q]);
     pp_redis_word_close(call);
@@ -208,8 +210,9 @@ static enum pp_err send_chunk(struct coord *c, struct slots_chunk *k)
         for (size_t i = 0; i < k->n; i++) {
             const struct pp_slot_want *w = &k->wants[i];
             pp_redis_pack(
-                pp_redis_word_open(call), PP_LAYOUT_CUT,
-                (int64_t[]){w->rpm, w->concurrency > 0 ? w->concurrency : 1, w->shares > 0 ? w->shares : 1});
+                pp_redis_word_open(call), PP_LAYOUT_CUT "I4",
+                (int64_t[]){w->rpm, w->concurrency > 0 ? w->concurrency : 1, w->shares > 0 ? w->shares : 1,
+                            pp_ring_position(w->client)});
             pp_redis_word_close(call);
         }
         return coord_send(c, on_acquired, k);
@@ -219,7 +222,7 @@ static enum pp_err send_chunk(struct coord *c, struct slots_chunk *k)
     pp_redis_put_num(call, c->synced ? (int64_t)c->seen : 0);
     pp_redis_put_text(call, c->dataset);
     for (size_t i = 0; i < k->n; i++)
-        put_renewal(call, &k->renewals[i]);
+        put_renewal(c, &k->renewals[i]);
     return coord_send(c, on_renewed, k);
 }
 

@@ -1,4 +1,4 @@
-/* coordinator.c: opens and closes the coordinator; reads a data set after a connect, and tells
+/* coordinator.c: opens and closes the coordinator; reads slow hosts after a connect, and tells
  * Redis which data set is the installation's first; elections; the secret that processes share. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,19 +10,6 @@
 enum { NOTICES_BYTES_MAX = 2 << 20, HOSTS_PAGE = 1000 };
 
 /* --- the greeting: reads what Redis knows after a connect --- */
-
-static void read_peers(struct coord *c, const struct redisReply *list, int64_t now)
-{
-    for (size_t i = 0; i + 1 < list->elements; i += 2) {
-        const struct redisReply *text = list->element[i + 1];
-        if (!pp_redis_is_text(text))
-            return;
-        struct pp_reader r = {.p = text->str, .n = (size_t)text->len};
-        int64_t at;
-        if (pp_redis_unpack(&r, PP_LAYOUT_TIME, &at) && now - at <= PP_WORKER_ALIVE_MS)
-            coord_peer_heard(c, now - at, &r);
-    }
-}
 
 static void read_hosts(struct coord *c, const struct redisReply *list, int64_t now)
 {
@@ -42,14 +29,13 @@ static void on_greeted(void *data, enum pp_err err, const struct redisReply *rep
     c->greeting = false;
     if (c->closing)
         return;
-    if (coord_answer(c, err, reply, "tiaa") != PP_OK) {
+    if (coord_answer(c, err, reply, "tia") != PP_OK) {
         c->greet_again = true;
         coord_flush_soon(c, COORD_RETRY_MS);
         return;
     }
-    read_peers(c, reply->element[2], reply->element[1]->integer);
-    read_hosts(c, reply->element[3], reply->element[1]->integer);
-    c->greeted = reply->element[3]->elements >= HOSTS_PAGE * 2 ? c->greeted + HOSTS_PAGE : 0;
+    read_hosts(c, reply->element[2], reply->element[1]->integer);
+    c->greeted = reply->element[2]->elements >= HOSTS_PAGE * 2 ? c->greeted + HOSTS_PAGE : 0;
     if (c->greet_again || c->greeted > 0)
         coord_greet(c);
 }
@@ -107,6 +93,7 @@ static void on_flush_timer(void *data)
     coord_backlog_flush(c);
     coord_slow_flush(c);
     coord_notices_flush(c);
+    coord_subscribe(c);
     if (c->greet_again)
         coord_greet(c);
 }
@@ -245,9 +232,10 @@ static void close_coordinator(struct pp_coordinator *p)
     coord_backlog_close(c);
     coord_slow_close(c);
     coord_peers_close(c);
-    pp_buf_fini(&c->notices);
+    for (int k = 0; k < PP_NOTICE_KINDS; k++)
+        pp_buf_fini(&c->notices[k]);
     pp_redis_call_fini(&c->call);
-    pp_assert(c->n_peers == 0 && !c->slow && !c->rows, "the coordinator closes with entries left");
+    pp_assert(!c->slow && !c->rows, "the coordinator closes with entries left");
     free(c);
 }
 
@@ -263,8 +251,8 @@ static const struct pp_coordinator_ops ops = {
     .slow_host = coord_slow_host,
     .host_slow_until = coord_host_slow_until,
     .heartbeat = coord_heartbeat,
-    .worker = coord_worker,
-    .drain = coord_drain,
+    .neighbour = coord_neighbour,
+    .ring_size = coord_ring_size,
     .watch_drain = coord_watch_drain,
     .dataset = dataset,
     .first = first,
@@ -275,7 +263,7 @@ static const struct pp_coordinator_ops ops = {
 
 static void name_keys(struct coord *c, const char *prefix)
 {
-    static const char *const names[COORD_KEYS] = {PP_COORD_KEY_SET, "due",     "workers", "drains",
+    static const char *const names[COORD_KEYS] = {PP_COORD_KEY_SET, "due",     PP_COORD_KEY_WORKERS, "drains",
                                                   "slow",           "leaders", "secret"};
 
     snprintf(c->prefix, sizeof(c->prefix), "{%s:coord}:", prefix);
@@ -309,7 +297,9 @@ enum pp_err pp_redis_coordinator_open(struct pp_loop *loop, const struct pp_redi
     pp_list_init(&c->rebuilt);
     pp_list_init(&c->slow_new);
     pp_list_init(&c->slow_sent);
-    pp_buf_init(&c->notices, NOTICES_BYTES_MAX);
+    pp_arena_init(&c->neighbour_arena, 0);
+    for (int k = 0; k < PP_NOTICE_KINDS; k++)
+        pp_buf_init(&c->notices[k], NOTICES_BYTES_MAX);
     name_keys(c, prefix);
     c->flush = pp_timer_open(loop, on_flush_timer, c);
     enum pp_err err = c->flush ? open_redis(c) : PP_ENOMEM;

@@ -16,7 +16,18 @@
 
 #define PP_COORD_KEY_SET     "set"  /* how KEYS[1] of every script ends */
 #define PP_COORD_KEY_SLOTS   "s:"   /* the key of a client's slots has this before the client's id */
-#define PP_COORD_KEY_CHANNEL "tell" /* the channel for messages between processes */
+#define PP_COORD_KEY_WORKERS "workers"
+#define PP_COORD_KEY_RING    "ring"
+#define PP_COORD_KEY_HEARD   "heard"
+#define PP_COORD_KEY_GONE    "gone"
+/* The channel for messages to all processes. Followed by ":" and the id of a worker, or the number
+ * of a kind of notices, it is the channel of that worker, or of those who watch that kind. */
+#define PP_COORD_KEY_CHANNEL "tell"
+
+/* The backlog index has this many parts, each for an equal part of the hash ring. */
+#define PP_INDEX_PARTS          256
+#define PP_INDEX_PART(position) PP_FLOOR_DIV(position, 16777216)
+_Static_assert(PP_INDEX_PART(UINT32_MAX) == PP_INDEX_PARTS - 1, "the parts do not cover the ring");
 
 /* A due time that never comes: 2^53 - 1, because numbers in Lua are doubles. */
 #define PP_COORD_NEVER    9007199254740991
@@ -25,16 +36,21 @@
  * again after this many ms. */
 #define PP_RECUT_WORK    4096
 #define PP_RECUT_WAIT_MS 50
+/* The answer to a question for silent workers has at most this many. */
+#define PP_SILENT_MAX 1000
 /* This bit in a row's queue says that the row was only read back from the store. */
 #define PP_COORD_KNOWN 128
 
 /* A client's cut: requests per minute, concurrency, number of shares. */
 #define PP_LAYOUT_CUT "<I4I4I4"
+/* A position on the hash ring. In acquires it follows the cut. */
+#define PP_LAYOUT_POSITION "<I4"
 /* A mark: the time of the last request, and the number of requests. */
 #define PP_LAYOUT_MARK "<i8I4"
-/* A renewal: share, reserved requests, requests in flight, end of these, and the cut. The due time
- * of each queue may follow. */
-#define PP_LAYOUT_RENEWAL "<I4I4I4i8I4I4I4"
+/* A renewal: share, reserved requests, requests in flight, end of these, the cut, the client's
+ * position on the hash ring, and 1 if the worker is near the client. The due time of each queue may
+ * follow. */
+#define PP_LAYOUT_RENEWAL "<I4I4I4i8I4I4I4I4B"
 #define PP_LAYOUT_TIME    "<i8"
 /* The answer to a wanted slot. A first byte says whether the slot is granted (1) or refused (0). A
  * grant has share, shares, spent, taken, taken until, skew; marks follow. A refusal has the shares
@@ -43,9 +59,14 @@
 #define PP_LAYOUT_REFUSAL "<I4i8B"
 /* A client in the backlog index: the number of its latest announcement. Rows follow. */
 #define PP_LAYOUT_INDEX "<I8"
-/* A row: the queue and the due time. In announcements the due time is in ms from now, and the
- * client's name follows. */
+/* A row: the queue and the due time. */
 #define PP_LAYOUT_ROW "<Bi8"
+/* A row of an announcement: the queue, the due time in ms from now, the client's position on the
+ * hash ring. The client's name follows. */
+#define PP_LAYOUT_ANNOUNCED "<Bi8I4"
+/* A worker: the time of its last heartbeat (LAYOUT_TIME), its capacity and its place on the ring
+ * ("" if it has none), and then its description. */
+#define PP_LAYOUT_PLACE "<I4I2c0"
 /* A name: its length in one byte, then its bytes. */
 #define PP_LAYOUT_NAME "Bc0"
 /* The stamp of a message, which follows its kind and sender: Redis' time, and the number of the

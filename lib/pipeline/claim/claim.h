@@ -65,8 +65,6 @@ void pp_claimer_client_changed(struct pp_claimer *claimer, const struct pp_clien
 void pp_claimer_client_stale(struct pp_claimer *claimer, const char *client);
 /* Applies changed defaults of the parameters to every client that has no limits of its own. */
 void pp_claimer_reloaded(struct pp_claimer *claimer);
-/* Notes that these queues have due tasks. Does not notify other workers. */
-void pp_claimer_backlog(struct pp_claimer *claimer, const struct pp_backlog_row *rows, size_t n);
 /* Notes that tasks which this worker had claimed wait again. Notifies other workers only if this
  * worker does not hold the client's slot. */
 void pp_claimer_requeue(struct pp_claimer *claimer, const struct pp_backlog_row *rows, size_t n);

@@ -334,11 +334,6 @@ static void on_backlog(void *data, const struct pp_backlog_row *rows, size_t n)
     claim_wake(claimer);
 }
 
-void pp_claimer_backlog(struct pp_claimer *claimer, const struct pp_backlog_row *rows, size_t n)
-{
-    on_backlog(claimer, rows, n);
-}
-
 void pp_claimer_requeue(struct pp_claimer *claimer, const struct pp_backlog_row *rows, size_t n)
 {
     struct pp_coordinator *coord = claimer->o.coordinator;

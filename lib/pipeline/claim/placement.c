@@ -1,14 +1,17 @@
 /* placement.c: decides which worker should hold a client's slot. Every worker computes this by
- * itself, from the heartbeats of all workers.
+ * itself, from its neighbours on the hash ring.
  *
- * A client's slot belongs to the worker with the highest score of weighted rendezvous hashing
- * (core/rendezvous.h). So the same worker keeps the client's open connections, and the clients of a
- * lost worker spread evenly over the others. If the workers are of several kinds, the client has a
- * slot for each kind, as far as its limits permit, and the best worker of each kind comes before
- * all others. This is only a preference: the coordinator gives a free slot to any worker that
- * asks. */
+ * Only the workers near a client (core/near.h) hear of its tasks. Of these, a slot belongs to the
+ * worker with the highest score of weighted rendezvous hashing (core/rendezvous.h). So the same
+ * worker keeps the client's open connections, and the clients of a lost worker spread evenly over
+ * its neighbours. If the workers are of several kinds, the client has a slot for each kind, as far
+ * as its limits permit, and the best worker of each kind comes before all others. This is only a
+ * preference: the coordinator gives a free slot to any worker that asks. */
+#include <float.h>
 #include <string.h>
 
+#include "base/stable_hash.h"
+#include "core/near.h"
 #include "core/rank.h"
 #include "core/rendezvous.h"
 #include "core/share.h"
@@ -19,11 +22,20 @@
 #define WORKER_RPM 60000
 /* A worker releases at most one in this many of its slots at a time. */
 #define LET_GO_ONE_IN 8
-#define WORKERS_MAX   256
+#define SELF          SIZE_MAX /* this worker, beside the numbers of its neighbours */
+
+/* The neighbours of each kind, which are consecutive; first those of this worker's own kind. */
+struct neighbours {
+    struct kind {
+        const char *tiers;
+        size_t from, n;
+    } kinds[PP_RANK_KINDS];
+    uint32_t n;
+};
 
 /* The workers of the fleet, as they matter for one client. */
 struct view {
-    uint32_t workers, kinds;
+    uint32_t kinds;
     uint32_t shares;             /* the client should be cut into this many shares */
     bool starved;                /* a queue that this worker does not serve is overdue */
     struct pp_rank_count before; /* workers that should get a share before this worker */
@@ -53,15 +65,41 @@ static bool starves(const struct claim_client *c, int64_t wall)
     return false;
 }
 
-static uint32_t shares_in(const struct view *v, const struct claim_client *c)
+static struct neighbours neighbours_of(const struct pp_claimer *claimer)
+{
+    struct pp_coordinator *coord = claimer->o.coordinator;
+    struct neighbours all = {.kinds = {{.tiers = claimer->o.params->tiers_text}}, .n = 1};
+    struct kind *kind = &all.kinds[0];
+    struct pp_worker_info w;
+
+    for (size_t i = 0; coord->ops->neighbour(coord, i, &w); i++) {
+        if (strcmp(w.tiers, kind->tiers) != 0) {
+            bool own = strcmp(w.tiers, all.kinds[0].tiers) == 0;
+            if (!own && all.n == PP_RANK_KINDS)
+                break;
+            kind = own ? &all.kinds[0] : &all.kinds[all.n++];
+        }
+        if (kind->n++ == 0) {
+            kind->tiers = w.tiers;
+            kind->from = i;
+        }
+    }
+    return all;
+}
+
+static uint32_t shares_of(const struct claim_client *c, uint32_t kinds)
 {
     const struct claim_settings *s = &c->settings;
+    struct pp_coordinator *coord = c->claimer->o.coordinator;
     uint32_t n = pp_share_count(s->rpm, s->concurrency, WORKER_RPM, pp_claim_capacity(c->claimer->o.params));
+    uint32_t workers = coord->ops->ring_size(coord);
 
-    if (n < v->kinds) /* each kind of worker needs a share, so that no tier is without a worker */
-        n = v->kinds;
-    if (n > v->workers)
-        n = v->workers;
+    if (n < kinds) /* each kind of worker needs a share, so that no tier is without a worker */
+        n = kinds;
+    if (n > workers)
+        n = workers;
+    if (n > PP_SHARES_MAX)
+        n = PP_SHARES_MAX;
     if (n > s->concurrency)
         n = s->concurrency;
     if (s->rpm > 0 && n > s->rpm)
@@ -69,34 +107,63 @@ static uint32_t shares_in(const struct view *v, const struct claim_client *c)
     return n > 0 ? n : 1;
 }
 
+/* Finds the workers of a kind that are near the client. */
+static void find_near(const struct claim_client *c, const struct kind *kind, uint32_t shares, struct pp_near *near)
+{
+    struct pp_coordinator *coord = c->claimer->o.coordinator;
+    struct pp_worker_info w;
+
+    pp_near_init(near, pp_ring_position(c->id), pp_near_count(shares));
+    for (size_t i = kind->from; i < kind->from + kind->n && coord->ops->neighbour(coord, i, &w); i++)
+        pp_near_offer(near, pp_ring_position(w.id), i);
+}
+
+static bool has_self(const struct pp_near *near)
+{
+    for (uint32_t i = 0; i < near->n; i++)
+        if (near->workers[i].worker == SELF)
+            return true;
+    return false;
+}
+
+static void add_to_rank(const struct claim_client *c, const struct pp_near *near, struct pp_rank *rank)
+{
+    struct pp_coordinator *coord = c->claimer->o.coordinator;
+    int64_t wall = claim_wall(c->claimer);
+    struct pp_worker_info w;
+
+    for (uint32_t i = 0; i < near->n; i++)
+        if (near->workers[i].worker != SELF && coord->ops->neighbour(coord, near->workers[i].worker, &w))
+            pp_rank_add(rank, w.tiers, pp_rendezvous_score(c->id, w.id, w.capacity),
+                        wall - w.started_at >= CLAIM_SETTLED_MS);
+}
+
 static struct view look(const struct claim_client *c)
 {
     const struct pp_params *p = c->claimer->o.params;
-    struct pp_coordinator *coord = c->claimer->o.coordinator;
+    const struct neighbours all = neighbours_of(c->claimer);
+    struct view v = {.kinds = all.n, .shares = shares_of(c, all.n)};
     struct pp_rank rank;
-    struct pp_worker_info w;
-    int64_t wall = claim_wall(c->claimer);
-    struct view v = {0};
+    struct pp_near near;
 
-    pp_rank_init(&rank, p->tiers_text, pp_rendezvous_score(c->id, p->worker, pp_claim_capacity(p)));
-    for (size_t i = 0; i < WORKERS_MAX && coord->ops->worker(coord, i, &w, wall); i++) {
-        if (w.draining || wall - w.seen_at >= CLAIM_GONE_MS)
-            continue;
-        v.workers++;
-        if (strcmp(w.id, p->worker) != 0)
-            pp_rank_add(&rank, w.tiers, pp_rendezvous_score(c->id, w.id, w.capacity),
-                        wall - w.started_at >= CLAIM_SETTLED_MS);
+    find_near(c, &all.kinds[0], v.shares, &near);
+    pp_near_offer(&near, pp_ring_position(p->worker), SELF);
+    /* a worker that is not near the client comes after all that are */
+    pp_rank_init(&rank, p->tiers_text,
+                 has_self(&near) ? pp_rendezvous_score(c->id, p->worker, pp_claim_capacity(p)) : DBL_MIN);
+    add_to_rank(c, &near, &rank);
+    for (uint32_t k = 1; k < all.n; k++) {
+        find_near(c, &all.kinds[k], v.shares, &near);
+        add_to_rank(c, &near, &rank);
     }
-    v.kinds = rank.n_kinds;
-    v.shares = shares_in(&v, c);
-    v.starved = v.shares < v.kinds && starves(c, wall);
+    v.starved = v.shares < v.kinds && starves(c, claim_wall(c->claimer));
     v.before = v.starved ? pp_rank_before_last(&rank) : pp_rank_before(&rank);
     return v;
 }
 
 uint32_t claim_shares(const struct claim_client *c)
 {
-    return look(c).shares;
+    return shares_of(c, neighbours_of(c->claimer).n);
 }
 
 int64_t claim_after_you_ms(const struct claim_client *c)

@@ -47,7 +47,6 @@ enum {
     /* A new worker counts as settled after this time. Only then do other workers release slots for
      * it. */
     CLAIM_SETTLED_MS = 3000,
-    CLAIM_GONE_MS = 5000, /* a worker without a heartbeat for this long is gone */
     /* A queue that this worker does not serve counts as starved when its tasks have been overdue
      * for this many leases. */
     CLAIM_OVERDUE_LEASES = 2,
@@ -67,8 +66,8 @@ _Static_assert(CLAIM_AFTER_ALL_MS % CLAIM_AFTER_YOU_MS == 0, "the cap cuts a tur
 _Static_assert(CLAIM_AFTER_ALL_MS <= CLAIM_SETTLED_MS, "slots move before the first worker's turn is over");
 /* Heartbeats come once a second. A worker must not count as gone between two of them, nor before it
  * is settled. */
-_Static_assert(CLAIM_GONE_MS > CLAIM_SETTLED_MS, "workers are gone before they are settled");
-_Static_assert(CLAIM_IDLE_MS > CLAIM_GONE_MS, "idle slots are let go for workers that are gone");
+_Static_assert(PP_WORKER_GONE_MS > CLAIM_SETTLED_MS, "workers are gone before they are settled");
+_Static_assert(CLAIM_IDLE_MS > PP_WORKER_GONE_MS, "idle slots are let go for workers that are gone");
 _Static_assert(PP_SLOT_CORRECT_MS <= CLAIM_TRY_AGAIN_MS, "a record is wrong for longer than a failure lasts");
 
 #endif

@@ -355,7 +355,8 @@ static void adopt_route(struct pp_routes *routes, struct route *route, const str
     const struct pp_params *p = routes->o.params;
     uint8_t tier = pp_tier_cover(p->tiers, p->n_tiers, n->v[0]);
 
-    if (route->learned && (int64_t)n->v[4] < route->r.updated_ms)
+    /* A worker does not hear of routes. It may learn anew, from few samples, what others know. */
+    if (route->learned && ((int64_t)n->v[4] < route->r.updated_ms || n->v[3] < route->r.samples / 2))
         return;
     route->r.weight_sum = n->v[1];
     route->r.value_sum = n->v[2];

@@ -1,14 +1,15 @@
 /* routes.h: keeps the tier learned for each (client, domain) in memory. The leader saves the
- * routes, and each process reads them at its start.
+ * routes, and the processes that use them (PP_ROUTE_ROLES) read them at their start. A process that
+ * is only a worker knows the routes of the photos that it has fetched.
  *
  * A new domain is probed: its first PP_ROUTE_PROBES tasks start at once; the others are held back
  * until the probes have shown how fast the host is, or for at most the tier's timeout. So an
  * unknown slow host fills only a few places of the fast tier. When the route is learned, the tasks
  * held back move to its tier. From then on only the leader decides, at each tick (core/route.h).
  *
- * In a fleet, the worker that probed sends the learned route to all processes at once. At each tick
- * the workers send their samples to the leader. The leader decides, sends its decisions to all
- * processes, and saves: a changed tier at once, other routes at most once per router_save_ms. All
+ * In a fleet, the worker that probed sends the learned route to the processes that use routes at once.
+ * At each tick the workers send their samples to the leader. The leader decides, sends its decisions
+ * to the others that use routes, and saves: a changed tier at once, other routes at most once per router_save_ms. All
  * functions run on the main loop. */
 #ifndef PHOTOPOOL_PIPELINE_ROUTES_ROUTES_H
 #define PHOTOPOOL_PIPELINE_ROUTES_ROUTES_H
@@ -20,6 +21,8 @@
 #include "pipeline/common/params.h"
 #include "runtime/loop.h"
 
+/* The roles that place tasks, decide, or show routes. */
+#define PP_ROUTE_ROLES  (PP_ROLE_API | PP_ROLE_INGEST | PP_ROLE_CRON)
 #define PP_ROUTES_MAX   500000
 #define PP_ROUTE_PROBES 2
 
