@@ -326,6 +326,7 @@ static void tell_due(const struct acquire *a, const struct pp_mc_client *c, uint
 struct choice {
     int64_t own, free;         /* a share that the worker had, and one that nobody holds; -1: none */
     int64_t first_ms, last_ms; /* the first and the last end of leases that others hold */
+    bool late; /* the request is older than the grant that the worker uses */
 };
 
 static bool is_worker(const struct pp_mc_share *share, const char *worker)
@@ -340,7 +341,10 @@ static struct choice choose(const struct acquire *a, struct pp_mc_client *c)
     for (uint32_t k = 0; k < c->cut.n; k++) {
         struct pp_mc_share *share = &c->shares[k];
         bool held = pp_mc_held(share, a->now_ms), own = is_worker(share, a->r->worker);
-        if (held && own) { /* the answer to the grant was lost, so the share is as after a crash */
+        if (held && own && share->process == a->call->process && a->call->number <= share->hold) {
+            it.late = true;
+            it.last_ms = it.first_ms = share->till_ms;
+        } else if (held && own) { /* the answer to the grant was lost, so the share is as after a crash */
             share->holds = false;
             share->till_ms = a->now_ms;
             it.own = k;
@@ -377,7 +381,7 @@ static bool acquire(const struct acquire *a, const char *name, struct pp_mc_cut 
     bool refused = true;
     if (a->young)
         refuse(a, c, c->cut.n, a->s->began_ms + a->r->lease_ms, out);
-    else if (!same && it.last_ms > 0)
+    else if (it.late || (!same && it.last_ms > 0))
         refuse(a, c, c->cut.n, it.last_ms, out);
     else if (same && k < 0)
         refuse(a, c, c->cut.n, it.first_ms, out);

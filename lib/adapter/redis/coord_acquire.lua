@@ -239,7 +239,9 @@ local function acquire(key, want)
   local same, first_end, last_end, free, own = same_cut(cut, want), COORD_NEVER, 0
   for k = 0, cut.n - 1 do
     local r = rows[k]
-    if r and r.held and r.worker == worker then
+    if r and r.held and r.worker == worker and call <= r.hold then
+      return refuse(cut, r.till, rows, key, want.position) -- the call is late: the worker uses a later grant
+    elseif r and r.held and r.worker == worker then
       r.held = false -- the answer to the grant was lost, so the share is as after a crash
       r.till = now
       save(key, k, r)
