@@ -103,7 +103,8 @@ static void open_servers(struct scale_fleet *f)
     struct scale_server *mongo = &f->servers[SCALE_MONGO], *redis = &f->servers[SCALE_REDIS];
 
     for (int i = 0; i < SCALE_SERVERS; i++)
-        f->servers[i] = (struct scale_server){.world = f->world, .way_us = WAY_US, .shards = f->o.shards};
+        f->servers[i] = (struct scale_server){
+            .world = f->world, .way_us = WAY_US, .shards = f->o.shards[i], .speed = f->o.speed};
     f->store = pp_memory_store_new(&(struct pp_memory_store_options){date_of, mongo, NULL});
     f->deliveries = pp_memory_delivery_new(&(struct pp_memory_delivery_options){date_of, mongo});
     f->coordinator = pp_memory_coordinator_server_new(&(struct pp_memory_coordinator_options){
@@ -258,6 +259,7 @@ struct scale_fleet *scale_fleet_open(const struct scale_options *o)
     pp_hash_draw_key();
     open_internet(f);
     open_servers(f);
+    f->slots = scale_slots_open(f);
     add_nodes(f, others, PP_ROLE_API, "api");
     f->n_apis = f->n_nodes;
     add_nodes(f, others, PP_ROLE_INGEST, "ingest");

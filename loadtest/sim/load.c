@@ -10,12 +10,14 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "recovery.h"
 #include "scale.h"
 
 enum { TICK_MS = 1000, TAIL_MS = 20000, BATCH_PHOTOS = 1000, GIANT_LATENCY_MS = 800, MIN_MS = 60000 };
 
 struct busy {
     uint32_t rpm, concurrency;
+    bool disturbed;            /* a worker that held one of its slots has crashed */
     uint64_t posted, finished; /* photos */
     uint64_t requests;
     /* The time of the first request, and of the latest whose number is a multiple of `rpm`. */
@@ -45,6 +47,7 @@ struct scale_load {
     uint64_t posts, photos;
     int64_t *delays, *own; /* of finished posts of small clients */
     uint64_t n_delays, cap_delays, small_posts, unposted;
+    struct scale_recovery recovery;
 };
 
 static int64_t now_ms(const struct scale_load *l)
@@ -173,6 +176,8 @@ void scale_load_request(void *load, struct sim_request *q, bool ended)
     if (client < l->n_busy) {
         if (!ended)
             note_request(&l->busy[client], q->start_ms);
+        if (!ended && l->busy[client].disturbed)
+            scale_recovery_request(&l->recovery, q->start_ms);
         return;
     }
     struct small *s = &l->small[client - l->n_busy];
@@ -180,6 +185,18 @@ void scale_load_request(void *load, struct sim_request *q, bool ended)
         s->first_ms = q->start_ms;
     else if (ended)
         s->last_ms = q->end_ms;
+}
+
+void scale_load_disturbed(struct scale_load *l, const char *client)
+{
+    unsigned number = (unsigned)strtoul(client, NULL, 10);
+
+    if (l->recovery.began_ms == 0)
+        scale_recovery_begin(&l->recovery, now_ms(l), l->f->o.ms);
+    if (number >= l->n_busy || l->busy[number].disturbed)
+        return;
+    l->busy[number].disturbed = true;
+    l->recovery.permitted += l->busy[number].rpm;
 }
 
 /* --- the limits --- */
@@ -296,6 +313,8 @@ void scale_load_report(const struct scale_load *l, struct scale_result *r)
         r->small_open += l->small[i].left > 0;
     percentiles(l->delays, l->n_delays, r->delay_ms);
     percentiles(l->own, l->n_delays, r->own_ms);
+    r->disturbed = l->recovery.permitted > 0;
+    r->recovery_s = scale_recovery_seconds(&l->recovery);
     r->giant_share = share_of(&l->busy[0]);
     r->rate_worst = 1;
     for (unsigned i = 1; i < l->n_busy; i++) {

@@ -16,7 +16,7 @@ enum { SIZES_MAX = 16 };
 
 static const char usage[] =
     "scale [--workers N[,N...]] [--clients N] [--photos N] [--minutes M] [--rpm R] [--concurrency C]\n"
-    "    [--shards S] [--leave N] [--seed S] [--calls] [--check] [--out DIR]\n"
+    "    [--shards S[,S]] [--speed F] [--leave N] [--seed S] [--calls] [--check] [--out DIR]\n"
     "\n"
     "Runs a fleet of N workers under virtual time for M simulated minutes, without faults, and prints a\n"
     "row of figures for each number of workers. Exits with 1 if a limit was broken.\n"
@@ -29,7 +29,9 @@ static const char usage[] =
     "  --minutes M    (3)\n"
     "  --rpm R        requests a minute of each client but the giant (60)\n"
     "  --concurrency C  of each client but the giant (4)\n"
-    "  --shards S     of each made-up server (a shard for 256 workers)\n"
+    "  --shards S,S   of MongoDB, and of Redis; a shard does one call at a time (a shard of MongoDB for 32\n"
+    "                 workers, one of Redis for 256)\n"
+    "  --speed F      of the servers: F times that of those that were measured (1)\n"
     "  --leave N      the number of workers that crash in the middle of the run (0)\n"
     "  --seed S       (1)\n"
     "  --check        exits with 1 also if a figure is not as required: the rate reached, the delay of\n"
@@ -79,15 +81,24 @@ static void read_workers(struct arguments *a, char *text)
         fail("no number of workers", text);
 }
 
+static void read_shards(struct arguments *a, char *text)
+{
+    char *comma = strchr(text, ',');
+
+    if (comma)
+        *comma = '\0';
+    a->o.shards[SCALE_MONGO] = (unsigned)number(text, 1, SCALE_SHARDS_MAX);
+    a->o.shards[SCALE_REDIS] = comma ? (unsigned)number(comma + 1, 1, SCALE_SHARDS_MAX) : a->o.shards[0];
+}
+
 static void read_options(struct arguments *a, int argc, char **argv)
 {
-    static const struct option options[] = {{"workers", 1, NULL, 'w'}, {"clients", 1, NULL, 'c'},
-                                            {"photos", 1, NULL, 'p'},  {"minutes", 1, NULL, 'm'},
-                                            {"rpm", 1, NULL, 'r'},     {"concurrency", 1, NULL, 'n'},
-                                            {"shards", 1, NULL, 's'},  {"leave", 1, NULL, 'l'},
-                                            {"seed", 1, NULL, 'e'},    {"calls", 0, NULL, 'a'},
-                                            {"check", 0, NULL, 'k'},   {"out", 1, NULL, 'o'},
-                                            {"help", 0, NULL, 'h'},    {0}};
+    static const struct option options[] = {
+        {"workers", 1, NULL, 'w'}, {"clients", 1, NULL, 'c'}, {"photos", 1, NULL, 'p'},
+        {"minutes", 1, NULL, 'm'}, {"rpm", 1, NULL, 'r'},     {"concurrency", 1, NULL, 'n'},
+        {"shards", 1, NULL, 's'},  {"leave", 1, NULL, 'l'},   {"speed", 1, NULL, 'f'},
+        {"seed", 1, NULL, 'e'},    {"calls", 0, NULL, 'a'},   {"check", 0, NULL, 'k'},
+        {"out", 1, NULL, 'o'},     {"help", 0, NULL, 'h'},    {0}};
     int c;
 
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1)
@@ -98,7 +109,8 @@ static void read_options(struct arguments *a, int argc, char **argv)
         case 'm': a->o.ms = (int64_t)number(optarg, 1, 1440) * 60000; break;
         case 'r': a->o.rpm = (uint32_t)number(optarg, 1, 1000000); break;
         case 'n': a->o.concurrency = (uint32_t)number(optarg, 1, 1000); break;
-        case 's': a->o.shards = (unsigned)number(optarg, 1, SCALE_SHARDS_MAX); break;
+        case 's': read_shards(a, optarg); break;
+        case 'f': a->o.speed = (double)number(optarg, 1, 1000); break;
         case 'l': a->o.leave = (unsigned)number(optarg, 0, 100000); break;
         case 'e': a->o.seed = number(optarg, 0, UINT64_MAX); break;
         case 'a': a->calls = true; break;
@@ -118,7 +130,11 @@ static struct scale_options options_for(const struct arguments *a, unsigned work
     o.workers = workers;
     o.clients = o.clients ? o.clients : workers * 100;
     o.photos = o.photos ? o.photos : (uint64_t)workers * 33 * (uint64_t)(o.ms / 60000);
-    o.shards = o.shards ? o.shards : 1 + workers / 256;
+    for (int i = 0; i < SCALE_SERVERS; i++) {
+        unsigned shards = 1 + workers / (i == SCALE_MONGO ? 32 : 256);
+        shards = shards < SCALE_SHARDS_MAX ? shards : SCALE_SHARDS_MAX;
+        o.shards[i] = o.shards[i] ? o.shards[i] : shards;
+    }
     if (o.leave >= workers)
         fail("all workers leave", "--leave");
     return o;
@@ -166,6 +182,8 @@ static void write_table(const struct arguments *a, const struct scale_result *r,
         for (size_t i = 0; i < n; i++)
             scale_table_row(&r[i], out);
         for (size_t i = 0; i < n; i++)
+            scale_table_leave(&r[i], out);
+        for (size_t i = 0; i < n; i++)
             scale_table_calls(&r[i], out);
         ok = fclose(out) == 0;
     }
@@ -176,7 +194,7 @@ static void write_table(const struct arguments *a, const struct scale_result *r,
 int main(int argc, char **argv)
 {
     struct arguments a = {
-        .workers = {16}, .n = 1, .o = {.ms = 180000, .rpm = 60, .concurrency = 4, .seed = 1}};
+        .workers = {16}, .n = 1, .o = {.ms = 180000, .rpm = 60, .concurrency = 4, .speed = 1, .seed = 1}};
     struct scale_result *results = calloc(SIZES_MAX, sizeof *results);
     size_t done = 0;
     bool broken = false;
@@ -195,6 +213,8 @@ int main(int argc, char **argv)
         scale_table_row(&results[done], stdout);
         broken |= results[done++].broken > 0;
     }
+    for (size_t i = 0; i < done; i++)
+        scale_table_leave(&results[i], stdout);
     for (size_t i = 0; a.calls && i < done; i++)
         scale_table_calls(&results[i], stdout);
     if (a.check)

@@ -37,6 +37,21 @@ static double others(const struct scale_result *r)
     return scale_trips(r, SCALE_INGEST) + scale_trips(r, SCALE_EVENTS) + scale_trips(r, SCALE_DELIVERY);
 }
 
+static double bytes_store(const struct scale_result *r)
+{
+    return scale_bytes(r, SCALE_STORE);
+}
+
+static double bytes_coordinator(const struct scale_result *r)
+{
+    return scale_bytes(r, SCALE_COORDINATOR);
+}
+
+static double bytes_others(const struct scale_result *r)
+{
+    return scale_bytes(r, SCALE_INGEST) + scale_bytes(r, SCALE_EVENTS) + scale_bytes(r, SCALE_DELIVERY);
+}
+
 static double messages(const struct scale_result *r)
 {
     return per_photo(r, (double)r->messages);
@@ -109,6 +124,12 @@ static double cpu_ms(const struct scale_result *r)
 
 static const struct plot plots[] = {
     {"trips", "round trips a photo", {{"store", store}, {"coordinator", coordinator}, {"others", others}}},
+    {"bytes",
+     "bytes a photo to servers and back",
+     {{"store", bytes_store},
+      {"coordinator", bytes_coordinator},
+      {"others", bytes_others},
+      {"messages", scale_bytes_messages}}},
     {"messages",
      "messages to processes, and steps of the simulator, a photo",
      {{"messages", messages}, {"steps", steps}}},
@@ -191,17 +212,25 @@ static void draw(const struct plot *p, const struct scale_result *r, size_t n, F
     fprintf(out, "</svg>\n");
 }
 
-bool scale_plots(const struct scale_result *r, size_t n, const char *folder)
+static bool write_plot(const char *folder, const char *file, const struct plot *p,
+                       const struct scale_result *r, size_t n)
 {
     char path[4096];
+
+    snprintf(path, sizeof path, "%s/%s.svg", folder, file);
+    FILE *out = fopen(path, "w");
+    if (out && p)
+        draw(p, r, n, out);
+    else if (out)
+        scale_plot_shards(&r[n - 1], out);
+    return out && fclose(out) == 0;
+}
+
+bool scale_plots(const struct scale_result *r, size_t n, const char *folder)
+{
     bool ok = true;
 
-    for (size_t i = 0; i < sizeof plots / sizeof plots[0] && ok; i++) {
-        snprintf(path, sizeof path, "%s/%s.svg", folder, plots[i].file);
-        FILE *out = fopen(path, "w");
-        if (out)
-            draw(&plots[i], r, n, out);
-        ok = out && fclose(out) == 0;
-    }
-    return ok;
+    for (size_t i = 0; i < sizeof plots / sizeof plots[0] && ok; i++)
+        ok = write_plot(folder, plots[i].file, &plots[i], r, n);
+    return ok && write_plot(folder, "each_shard", NULL, r, n);
 }

@@ -5,12 +5,11 @@
 #include <time.h>
 
 #include "base/check.h"
-#include "pipeline/claim/claim.h"
 #include "scale.h"
 
 /* What the counters of a fleet show at one moment. */
 struct reading {
-    uint64_t photos, requests, steps, messages;
+    uint64_t photos, requests, steps, messages, bytes[SCALE_PORTS];
     int64_t at_ms, work_ns[SCALE_SERVERS][SCALE_SHARDS_MAX];
     struct scale_calls calls[SCALE_SERVERS][SCALE_CALLS_MAX];
 };
@@ -32,9 +31,17 @@ static void read_now(const struct scale_fleet *f, struct reading *r)
     for (int i = 0; i < SCALE_SERVERS; i++) {
         const struct scale_server *s = &f->servers[i];
         r->messages += s->messages;
+        for (int p = 0; p < SCALE_PORTS; p++)
+            r->bytes[p] += s->bytes[p];
         memcpy(r->work_ns[i], s->work_ns, sizeof s->work_ns);
         memcpy(r->calls[i], s->calls, sizeof s->calls);
     }
+}
+
+static int busiest_first(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x < y) - (x > y);
 }
 
 static void compare(const struct scale_fleet *f, const struct reading *a, const struct reading *b,
@@ -46,18 +53,24 @@ static void compare(const struct scale_fleet *f, const struct reading *a, const 
     r->requests = b->requests - a->requests;
     r->steps = b->steps - a->steps;
     r->messages = b->messages - a->messages;
+    r->message_bytes = r->messages * (uint64_t)scale_message_bytes();
+    for (int p = 0; p < SCALE_PORTS; p++)
+        r->bytes[p] = b->bytes[p] - a->bytes[p];
     for (int i = 0; i < SCALE_SERVERS; i++) {
         const struct scale_server *s = &f->servers[i];
         for (unsigned k = 0; k < s->shards; k++) {
             double busy = (double)(b->work_ns[i][k] - a->work_ns[i][k]) / ns;
             r->busy[i] += busy / s->shards;
-            r->busiest[i] = busy > r->busiest[i] ? busy : r->busiest[i];
+            r->shards[i][k] = busy;
         }
+        qsort(r->shards[i], s->shards, sizeof r->shards[i][0], busiest_first);
+        r->busiest[i] = r->shards[i][0];
         for (size_t k = 0; k < s->n_calls; k++) {
             struct scale_calls *c = &r->calls[r->n_calls++];
             *c = b->calls[i][k];
             c->n -= a->calls[i][k].n;
             c->rows -= a->calls[i][k].rows;
+            c->got -= a->calls[i][k].got;
         }
     }
 }
@@ -65,14 +78,11 @@ static void compare(const struct scale_fleet *f, const struct reading *a, const 
 /* The last workers crash. Returns how many slots they held. */
 static uint64_t crash_some(struct scale_fleet *f)
 {
-    uint64_t slots = 0;
+    int64_t lease_ms = f->nodes[f->first_worker].params.lease_ms;
 
-    for (unsigned i = 0; i < f->o.leave; i++) {
-        struct scale_node *n = &f->nodes[f->n_nodes - 1 - i];
-        slots += pp_claimer_slots(n->p.claimer);
-        scale_node_crash(n);
-    }
-    return slots;
+    for (unsigned i = 0; i < f->o.leave; i++)
+        scale_node_crash(&f->nodes[f->n_nodes - 1 - i]);
+    return scale_slots_crashed(f->slots, pp_sim_now_ms(f->world) + 2 * lease_ms);
 }
 
 void scale_run(const struct scale_options *o, struct scale_result *r)
@@ -99,6 +109,7 @@ void scale_run(const struct scale_options *o, struct scale_result *r)
     r->cpu_s = seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
     compare(f, a, b, r);
     scale_load_report(f->load, r);
+    scale_slots_report(f->slots, r);
     r->broken = sim_record_violations(sim_internet_record(f->net));
     r->worker_bytes = f->worker_bytes;
     getrusage(RUSAGE_SELF, &usage);

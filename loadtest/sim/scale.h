@@ -33,8 +33,9 @@ struct scale_options {
     uint64_t photos;           /* that all clients post in the whole time */
     int64_t ms;                /* simulated time */
     uint32_t rpm, concurrency; /* of each client but the giant */
-    unsigned shards;           /* of each server */
-    unsigned leave;            /* number of workers that crash in the middle of the run */
+    unsigned shards[SCALE_SERVERS];
+    double speed;   /* of the servers (server.h) */
+    unsigned leave; /* number of workers that crash in the middle of the run */
     uint64_t seed;
 };
 
@@ -47,17 +48,25 @@ struct scale_result {
     struct scale_calls calls[SCALE_SERVERS * SCALE_CALLS_MAX];
     size_t n_calls;
     double busy[SCALE_SERVERS], busiest[SCALE_SERVERS]; /* share of the time of all shards; of one shard */
+    double shards[SCALE_SERVERS][SCALE_SHARDS_MAX];     /* of each shard, the busiest first */
+    uint64_t bytes[SCALE_PORTS], message_bytes;         /* to servers and back; messages to processes */
     double rate_share, rate_worst; /* of the permitted rate that the clients with endless work reach */
     double giant_share;
     uint64_t small;                 /* number of posts of small clients */
     uint64_t small_open;            /* the part of them that had no result at the end */
     int64_t delay_ms[3], own_ms[3]; /* p50, p99, most: from post to result; without the hosts' time */
     uint64_t broken;                /* violations of I4, I5, I6 */
-    uint64_t slots_lost;            /* slots that crashed workers held */
+    /* After workers have crashed: slots that they held; slots that others held, and how many of
+     * these moved within two leases; the seconds until the clients of lost slots reach their rates
+     * again, or -1 (recovery.h). */
+    uint64_t slots_lost, slots_kept, slots_moved;
+    int64_t recovery_s;
+    bool disturbed; /* a client with endless work lost a slot */
 };
 
 struct scale_fleet;
 struct scale_load;
+struct scale_slots;
 
 /* What one process has open. */
 struct scale_node {
@@ -89,6 +98,7 @@ struct scale_fleet {
     struct scale_node *nodes; /* first those with the role api, last the workers */
     size_t n_nodes, n_apis, first_worker;
     struct scale_load *load;
+    struct scale_slots *slots;
     uint64_t worker_bytes;
 };
 
@@ -109,29 +119,49 @@ struct scale_load *scale_load_open(struct scale_fleet *f, int64_t warm_ms);
 /* An event was written; a request arrives at an origin, or has ended. */
 void scale_load_event(struct scale_load *l, const struct pp_event *e);
 void scale_load_request(void *load, struct sim_request *q, bool ended);
+/* A slot of this client was held by a worker that has crashed now. */
+void scale_load_disturbed(struct scale_load *l, const char *client);
 /* Returns the number of photos with a result so far. */
 uint64_t scale_load_photos(const struct scale_load *l);
 /* Fills in what the load knows. */
 void scale_load_report(const struct scale_load *l, struct scale_result *r);
+
+/* --- slots.c --- */
+
+/* Watches the slots of a fleet. */
+struct scale_slots *scale_slots_open(struct scale_fleet *f);
+/* Workers have crashed: tells the load which clients that disturbs, and counts moves until
+ * until_ms. Returns how many slots they held. */
+uint64_t scale_slots_crashed(struct scale_slots *s, int64_t until_ms);
+/* Fills in what became of the slots of the other workers. */
+void scale_slots_report(const struct scale_slots *s, struct scale_result *r);
 
 /* --- run.c --- */
 
 /* Runs a fleet, and says what it has shown. */
 void scale_run(const struct scale_options *o, struct scale_result *r);
 
-/* --- table.c, plot.c --- */
+/* --- table.c, plot.c, plot_shards.c --- */
 
 /* Return the round trips a photo to a port, and to all ports. */
 double scale_trips(const struct scale_result *r, enum scale_port port);
 double scale_trips_all(const struct scale_result *r);
+/* Return the bytes a photo of calls to a port and their answers; of all ports; of messages. */
+double scale_bytes(const struct scale_result *r, enum scale_port port);
+double scale_bytes_all(const struct scale_result *r);
+double scale_bytes_messages(const struct scale_result *r);
 void scale_table_head(FILE *out);
 void scale_table_row(const struct scale_result *r, FILE *out);
 /* Says which of the required figures the runs have missed; the first run is the one to compare
  * with. Returns true if there is none. */
 bool scale_table_check(const struct scale_result *r, size_t n, FILE *out);
+/* Writes what happened after workers have crashed in a run, if any have. */
+void scale_table_leave(const struct scale_result *r, FILE *out);
 /* Writes what the calls of a run cost, by operation. */
 void scale_table_calls(const struct scale_result *r, FILE *out);
 /* Writes the plots of n runs into a folder. Returns false if a file can't be written. */
 bool scale_plots(const struct scale_result *r, size_t n, const char *folder);
+/* Draws the load of each shard in a run, the busiest first. */
+void scale_plot_shards(const struct scale_result *r, FILE *out);
 
 #endif

@@ -21,6 +21,9 @@ struct flight {
     struct pp_sim_event arrival; /* of the world: the server has carried the call out */
     struct pp_sim_event answer;  /* of the process */
     struct scale_line *line;
+    struct scale_calls *calls;
+    const struct scale_costs *costs;
+    unsigned shard;
 };
 
 static void on_answer(void *data)
@@ -31,14 +34,6 @@ static void on_answer(void *data)
 
     free(f);
     pp_memory_end(call, PP_OK, &gone);
-}
-
-static void on_arrival(void *data)
-{
-    struct flight *f = data;
-
-    pp_memory_run(f->call);
-    pp_sim_event_in(&f->answer, f->line->server->way_us);
 }
 
 static struct scale_calls *calls_of(struct scale_server *s, enum scale_port port,
@@ -61,10 +56,30 @@ static struct scale_calls *calls_of(struct scale_server *s, enum scale_port port
 static int64_t work(struct scale_server *s, unsigned shard, int64_t from_us, int64_t ns)
 {
     int64_t begin = s->free_us[shard] > from_us ? s->free_us[shard] : from_us;
+    int64_t took = (int64_t)((double)ns / s->speed);
 
-    s->work_ns[shard] += ns;
-    s->free_us[shard] = begin + ns / 1000;
+    s->work_ns[shard] += took;
+    s->free_us[shard] = begin + took / 1000;
     return s->free_us[shard];
+}
+
+static void on_arrival(void *data)
+{
+    struct flight *f = data;
+    struct scale_line *l = f->line;
+    struct scale_server *s = l->server;
+    const struct scale_cost *ns = &f->costs->ns, *bytes = &f->costs->bytes;
+    int64_t now = pp_sim_now_us(s->world), done = now;
+
+    pp_memory_run(f->call);
+    if (l->port == SCALE_COORDINATOR && s->ran)
+        s->ran(s->ran_data, l, f->call);
+    uint64_t got = scale_got_of(l->port, f->call);
+    f->calls->got += got;
+    s->bytes[l->port] += got * (uint64_t)bytes->got;
+    if (got > 0)
+        done = work(s, f->shard, now, (int64_t)got * ns->got);
+    pp_sim_event_in(&f->answer, done - now + s->way_us);
 }
 
 static void send_call(struct pp_memory_line *line, struct pp_memory_call *call)
@@ -75,18 +90,20 @@ static void send_call(struct pp_memory_line *line, struct pp_memory_call *call)
     const char *client = NULL;
 
     pp_assert(f, "the simulator needs memory");
-    f->call = call;
-    f->line = l;
+    uint64_t rows = scale_rows_of(l->port, call, &client);
+    *f = (struct flight){.call = call,
+                         .line = l,
+                         .calls = calls_of(s, l->port, call->op),
+                         .costs = scale_costs_of(l->port, call->op->name)};
+    const struct scale_cost *ns = &f->costs->ns, *bytes = &f->costs->bytes;
+    f->shard = (unsigned)((client ? XXH3_64bits(client, strlen(client)) : l->number) % s->shards);
+    f->calls->n++;
+    f->calls->rows += rows;
+    s->bytes[l->port] += (uint64_t)bytes->call + rows * (uint64_t)bytes->row;
     pp_sim_event_init(&f->arrival, s->world, "arrival", on_arrival, f);
     pp_sim_event_init_on(&f->answer, line->loop, "answer", on_answer, f);
-    struct scale_calls *c = calls_of(s, l->port, call->op);
-    struct scale_cost cost = scale_cost_of(l->port, call->op->name);
-    uint64_t rows = scale_rows_of(l->port, call, &client);
-    c->n++;
-    c->rows += rows;
-    unsigned shard = (unsigned)((client ? XXH3_64bits(client, strlen(client)) : l->number) % s->shards);
     int64_t now = pp_sim_now_us(s->world);
-    int64_t done = work(s, shard, now + s->way_us, (cost.call_us + (int64_t)rows * cost.row_us) * 1000);
+    int64_t done = work(s, f->shard, now + s->way_us, ns->call + (int64_t)rows * ns->row);
     pp_sim_event_in(&f->arrival, done - now);
 }
 
@@ -155,7 +172,7 @@ static void carry(struct scale_server *s, const struct pp_memory_line *to, struc
     e.process = l->process;
     v->errands[v->n++] = e;
     s->messages++;
-    (void)work(s, l->number % s->shards, pp_sim_now_us(s->world), SCALE_MESSAGE_NS);
+    (void)work(s, l->number % s->shards, pp_sim_now_us(s->world), scale_message_ns());
 }
 
 static void post(void *data, struct pp_memory_line *to, struct pp_memory_message *m)

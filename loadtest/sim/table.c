@@ -27,13 +27,33 @@ double scale_trips_all(const struct scale_result *r)
     return sum;
 }
 
+double scale_bytes(const struct scale_result *r, enum scale_port port)
+{
+    return per_photo(r, r->bytes[port]);
+}
+
+double scale_bytes_messages(const struct scale_result *r)
+{
+    return per_photo(r, r->message_bytes);
+}
+
+double scale_bytes_all(const struct scale_result *r)
+{
+    double sum = scale_bytes_messages(r);
+
+    for (int p = 0; p < SCALE_PORTS; p++)
+        sum += scale_bytes(r, (enum scale_port)p);
+    return sum;
+}
+
 void scale_table_head(FILE *out)
 {
     fprintf(
         out,
         "workers clients   photos |  wall s   cpu s  peak MiB  KiB a worker  steps/photo | round trips a "
         "photo:"
-        " store coord ingest events deliv   all  messages | rate reached: busy worst giant | small posts:"
+        " store coord ingest events deliv   all  messages | bytes a photo: store coord ingest events deliv"
+        " messages    all | rate reached: busy worst giant | small posts:"
         " p50 ms  p99 ms  most | without hosts: p50  p99  most | open | mongo busy redis busy | broken\n");
 }
 
@@ -45,6 +65,9 @@ void scale_table_row(const struct scale_result *r, FILE *out)
     fprintf(out, " %26.3f %5.3f %6.3f %6.3f %5.3f %5.3f %9.2f |", scale_trips(r, SCALE_STORE),
             scale_trips(r, SCALE_COORDINATOR), scale_trips(r, SCALE_INGEST), scale_trips(r, SCALE_EVENTS),
             scale_trips(r, SCALE_DELIVERY), scale_trips_all(r), per_photo(r, r->messages));
+    fprintf(out, " %20.0f %5.0f %6.0f %6.0f %5.0f %8.0f %6.0f |", scale_bytes(r, SCALE_STORE),
+            scale_bytes(r, SCALE_COORDINATOR), scale_bytes(r, SCALE_INGEST), scale_bytes(r, SCALE_EVENTS),
+            scale_bytes(r, SCALE_DELIVERY), scale_bytes_messages(r), scale_bytes_all(r));
     fprintf(out, " %18.4f %5.3f %5.3f |", r->rate_share, r->rate_worst, r->giant_share);
     fprintf(out,
             " %19" PRId64 " %7" PRId64 " %5" PRId64 " | %18" PRId64 " %4" PRId64 " %5" PRId64 " | %4" PRIu64,
@@ -54,16 +77,36 @@ void scale_table_row(const struct scale_result *r, FILE *out)
             r->busy[SCALE_REDIS], r->busiest[SCALE_REDIS], r->broken);
 }
 
+void scale_table_leave(const struct scale_result *r, FILE *out)
+{
+    char recovery[64] = "the rate is not reached again";
+
+    if (r->o.leave == 0)
+        return;
+    if (!r->disturbed)
+        snprintf(recovery, sizeof recovery, "no client with endless work lost one");
+    else if (r->recovery_s >= 0)
+        snprintf(recovery, sizeof recovery, "the rate is reached again after %" PRId64 " s", r->recovery_s);
+    fprintf(out,
+            "%u workers: %u crashed, and lost %" PRIu64 " slots; of %" PRIu64 " slots of others %" PRIu64
+            " moved within two leases; %s\n",
+            r->o.workers, r->o.leave, r->slots_lost, r->slots_kept, r->slots_moved, recovery);
+}
+
 void scale_table_calls(const struct scale_result *r, FILE *out)
 {
-    fprintf(out, "\n%u workers: calls\n%-12s %-16s %10s %10s %12s %14s\n", r->o.workers, "port", "operation",
-            "calls", "a photo", "rows a call", "a worker a min");
+    fprintf(out, "\n%u workers: calls\n%-12s %-16s %10s %10s %12s %12s %14s %8s\n", r->o.workers, "port",
+            "operation", "calls", "a photo", "rows a call", "rows answer", "a worker a min", "us a call");
     for (size_t i = 0; i < r->n_calls; i++) {
         const struct scale_calls *c = &r->calls[i];
-        if (c->n > 0)
-            fprintf(out, "%-12s %-16s %10" PRIu64 " %10.4f %12.2f %14.2f\n", scale_port_names[c->port],
-                    c->name, c->n, per_photo(r, c->n), (double)c->rows / (double)c->n,
-                    (double)c->n / r->o.workers / ((double)r->o.ms / 60000));
+        if (c->n == 0)
+            continue;
+        const struct scale_cost *ns = &scale_costs_of(c->port, c->name)->ns;
+        double calls = (double)c->n, rows = (double)c->rows / calls, got = (double)c->got / calls;
+        fprintf(out, "%-12s %-16s %10" PRIu64 " %10.4f %12.2f %12.2f %14.2f %8.0f\n",
+                scale_port_names[c->port], c->name, c->n, per_photo(r, c->n), rows, got,
+                calls / r->o.workers / ((double)r->o.ms / 60000),
+                ((double)ns->call + rows * (double)ns->row + got * (double)ns->got) / 1000);
     }
 }
 
