@@ -52,7 +52,7 @@ enum {
     CALLS_OF_A_POST = 2,
     RELAYS = 2,               /* to the hub and to the broker; there is one more for each webhook */
     BATCH_WEIGHT = 64,        /* more than that of any batch (import.c) */
-    EVENTS_SLACK = 128 << 10, /* of the event log, between two cleanings */
+    EVENTS_SLACK = 384 << 10, /* of the event log, between two cleanings */
 };
 
 struct sim_bounds {

@@ -200,7 +200,7 @@ struct sim_fleet *sim_fleet_open(const struct sim_swarm *swarm, const struct sim
     add_nodes(f, swarm->all_roles, ALL, "all");
     add_nodes(f, swarm->apis, PP_ROLE_API, "api");
     add_nodes(f, swarm->ingests, PP_ROLE_INGEST, "ingest");
-    add_nodes(f, swarm->workers, PP_ROLE_WORKER, "worker");
+    add_nodes(f, swarm->workers + swarm->crowd, PP_ROLE_WORKER, "worker");
     add_nodes(f, swarm->others, PP_ROLE_DELIVER | PP_ROLE_CRON, "deliver");
     f->imports = sim_imports_open(f);
     f->readers = sim_readers_open(f);

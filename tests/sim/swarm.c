@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "photopool/shared_constants.h"
 
 #define DAY_MS 86400000
 
@@ -104,7 +105,14 @@ static void draw_embedded(struct sim_swarm *s, struct pp_rng *r)
     s->all_roles = 1;
     s->apis = s->ingests = s->workers = s->others = s->kinds = 0;
     s->cut_every_ms = s->redis_down_every_ms = s->store_down_every_ms = s->redis_forgets_every_ms = 0;
-    s->lose_requests = s->lose_answers = s->late = s->untold = 0;
+    s->lose_requests = s->lose_answers = s->late = s->stale = s->untold = 0;
+}
+
+/* Some fleets have so many workers that an announcement reaches only those near the client (PP_NEAR). */
+static void draw_crowd(struct sim_swarm *s, struct pp_rng *r)
+{
+    if (!s->embedded && pp_rng_below(r, 6) == 0)
+        s->crowd = between(r, PP_NEAR, 12);
 }
 
 struct sim_swarm sim_swarm_draw(uint64_t seed, int64_t busy_ms)
@@ -142,6 +150,7 @@ struct sim_swarm sim_swarm_draw(uint64_t seed, int64_t busy_ms)
     s.upgrade_every_ms = sometimes(&r, 60000, 300000);
     s.high_water = pp_rng_below(&r, 3) == 0 ? between(&r, 20, 500) : 0;
     draw_embedded(&s, &r);
+    draw_crowd(&s, &r);
     return s;
 }
 
@@ -183,6 +192,7 @@ static const struct sim_field fields[] = {
     SIZE(apis, 0, SIM_PROCESSES_MAX),
     SIZE(ingests, 0, SIM_PROCESSES_MAX),
     SIZE(workers, 0, SIM_PROCESSES_MAX),
+    SIZE(crowd, 0, SIM_PROCESSES_MAX),
     SIZE(others, 0, SIM_PROCESSES_MAX),
     FAULT(embedded, 1),
     SIZE(clients, 1, 100000),
@@ -293,7 +303,7 @@ bool sim_swarm_set(struct sim_swarm *s, const char *text)
 
 bool sim_swarm_runs(const struct sim_swarm *s)
 {
-    int64_t n = (int64_t)s->all_roles + s->apis + s->ingests + s->workers + s->others;
+    int64_t n = (int64_t)s->all_roles + s->apis + s->ingests + s->workers + s->crowd + s->others;
 
     if (s->embedded)
         return n == 1 && s->all_roles == 1 && s->cut_every_ms + s->redis_down_every_ms == 0 &&

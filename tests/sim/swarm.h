@@ -10,13 +10,14 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { SIM_PROCESSES_MAX = 16 };
+enum { SIM_PROCESSES_MAX = 24 };
 
 struct sim_swarm {
     uint64_t seed;
     int64_t busy_ms;  /* batches are posted and faults happen during this time */
     int64_t quiet_ms; /* batches end this long before the faults; 0: some time after them */
     unsigned all_roles, apis, ingests, workers, others; /* numbers of processes, by roles */
+    unsigned crowd; /* more workers, so many that announcements do not reach all of them */
     unsigned clients;
     uint32_t rpm, concurrency; /* of a client; rpm 0: unlimited */
     unsigned photos_per_min;   /* that all imports post together, on average */
