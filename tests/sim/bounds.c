@@ -172,7 +172,7 @@ static void check_queues(struct sim_bounds *b)
         check(b, n, BOUND_JOURNAL, 2 * b->high_water + f->swarm.photos_per_min + BATCH_WEIGHT,
               weight_of(b, n->disk));
     }
-    check(b, NULL, BOUND_QUEUE, (1 + journals) * (b->high_water + BATCH_WEIGHT), weight_of(b, f->ingest));
+    check(b, NULL, BOUND_QUEUE, 2 * (1 + journals) * (b->high_water + BATCH_WEIGHT), weight_of(b, f->ingest));
 }
 
 void sim_bounds_look(struct sim_bounds *b)
