@@ -57,6 +57,12 @@ static void ignore_rows(void *data, const struct pp_backlog_row *rows, size_t n)
     (void)n;
 }
 
+static void ignore_notice(void *data, const struct pp_notice *notice)
+{
+    (void)data;
+    (void)notice;
+}
+
 /* Sends messages, each about `rows` new clients. */
 static void send_all(struct measure *m, bool notices, size_t rows)
 {
@@ -65,7 +71,7 @@ static void send_all(struct measure *m, bool notices, size_t rows)
 
     s.submit = notices ? notify : announce;
     s.in_flight = 1;
-    s.listeners = m->n_coordinators;
+    s.listeners = m->n_coordinators - notices;
     for (size_t i = 0; i < s.n; i++) {
         struct call *c = &s.calls[i];
         struct pp_backlog_row *r = pp_arena_array(&c->arena, rows, sizeof *r);
@@ -111,13 +117,10 @@ static void beat(struct measure *m, unsigned i)
 
 static bool have_beaten(struct measure *m)
 {
-    struct pp_worker_info w;
-    size_t n = 0;
-    int64_t now = pp_loop_wall(m->loop);
-
-    while (m->coordinators[0]->ops->worker(m->coordinators[0], n, &w, now))
-        n++;
-    return n >= m->n_coordinators;
+    for (unsigned i = 0; i < m->n_coordinators; i++)
+        if (m->coordinators[i]->ops->ring_size(m->coordinators[i]) == 0)
+            return false;
+    return true;
 }
 
 static enum pp_err heartbeat(struct measure *m, struct call *c)
@@ -128,7 +131,7 @@ static enum pp_err heartbeat(struct measure *m, struct call *c)
     return PP_OK;
 }
 
-/* The second heartbeat of each process, because the first also removes silent workers. */
+/* The second heartbeat of each process: the first changes the hash ring. */
 static void beat_all(struct measure *m)
 {
     for (unsigned i = 0; i < m->n_coordinators; i++)
@@ -139,7 +142,7 @@ static void beat_all(struct measure *m)
         struct section s = measure_section(m, "coordinator", "heartbeat", m->n_coordinators);
         measure_wait(m, BEAT_MS);
         s.submit = heartbeat;
-        s.listeners = m->n_coordinators;
+        s.listeners = 1;
         measure_timed(m, &s);
         m->section = NULL;
         measure_free(&s);
@@ -151,9 +154,11 @@ void measure_messages(struct measure *m)
     for (int part = 0; part < 2; part++) {
         m->coordinators[0]->ops->watch(m->coordinators[0], ignore_rows, m);
         m->coordinators[1]->ops->watch(m->coordinators[1], on_rows, m);
-        m->coordinators[1]->ops->watch_notices(m->coordinators[1], on_notice, m);
         for (unsigned i = 2; i < m->n_coordinators; i++)
             m->coordinators[i]->ops->watch(m->coordinators[i], ignore_rows, m);
+        for (unsigned i = 1; i < m->n_coordinators; i++)
+            m->coordinators[i]->ops->watch_notices(m->coordinators[i], 1u << PP_NOTICE_CLIENT,
+                                                   i == 1 ? on_notice : ignore_notice, m);
         measure_wait(m, 1000); /* until all have subscribed */
         for (unsigned round = 0; round < m->rounds; round++) {
             send_all(m, false, 1);
