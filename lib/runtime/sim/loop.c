@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "runtime/sim/sim_internal.h"
 
-enum { SIM_LAG_PERIOD_MS = 1000, SIM_WAIT_MAX_MS = 100, SIM_CLOSE_LIMIT_MS = 60000 };
+enum { SIM_LAG_PERIOD_MS = 500, SIM_WAIT_MAX_MS = 100, SIM_CLOSE_LIMIT_MS = 60000 };
 
 int64_t pp_loop_now(const struct pp_loop *loop)
 {
