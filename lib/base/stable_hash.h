@@ -2,8 +2,8 @@
  * they must take alike. It is no defence against chosen texts; for hash tables use base/hash.h.
  *
  * FNV-1a of 64 bits (Fowler, Noll, Vo), mixed with the finaliser of splitmix64 (Steele, Lea, Flood,
- * "Fast splittable pseudorandom number generators", OOPSLA 2014), because FNV mixes the high bits of
- * short texts poorly. */
+ * "Fast splittable pseudorandom number generators", OOPSLA 2014), because FNV mixes the high bits
+ * of short texts poorly. */
 #ifndef PP_BASE_STABLE_HASH_H
 #define PP_BASE_STABLE_HASH_H
 

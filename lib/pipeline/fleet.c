@@ -1,12 +1,12 @@
 /* fleet.c: what a process does for and with the other processes of its fleet.
  *
  * The backlog index: the coordinator knows which clients have waiting tasks, and tells workers. The
- * leader keeps the index complete. When the coordinator has lost data or announcements, the leader *rebuilds*
- * the index: it reads the backlog from the store, which is authoritative, announces all of it, and
- * marks the index as rebuilt. The leader also rebuilds every REBUILD_MS (less often if reading
- * takes long), because tasks may be missing unnoticed: a process may die between its write to the
- * store and its announcement, or not know that its write succeeded. So REBUILD_MS bounds how long
- * such a task waits.
+ * leader keeps the index complete. When the coordinator has lost data or announcements, the leader
+ * *rebuilds* the index: it reads the backlog from the store, which is authoritative, announces all
+ * of it, and marks the index as rebuilt. The leader also rebuilds every REBUILD_MS (less often if
+ * reading takes long), because tasks may be missing unnoticed: a process may die between its write
+ * to the store and its announcement, or not know that its write succeeded. So REBUILD_MS bounds how
+ * long such a task waits.
  *
  * The data set: a coordinator that has lost its data starts a new data set, which has no record of
  * the past. The store remembers whether it has seen another data set before (pp_store_generation).

@@ -278,8 +278,8 @@ static void a_lost_grant_can_be_asked_for_again(void **state)
     }
 }
 
-/* An acquire, a renewal and a release arrive over an old connection after newer calls. They must not
- * undo the newer calls. */
+/* An acquire, a renewal and a release arrive over an old connection after newer calls. They must
+ * not undo the newer calls. */
 static void late_calls_change_nothing(void **state)
 {
     struct coord_kit *k = *state;

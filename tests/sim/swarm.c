@@ -108,7 +108,8 @@ static void draw_embedded(struct sim_swarm *s, struct pp_rng *r)
     s->lose_requests = s->lose_answers = s->late = s->stale = s->untold = 0;
 }
 
-/* Some fleets have so many workers that an announcement reaches only those near the client (PP_NEAR). */
+/* Some fleets have so many workers that an announcement reaches only those near the client
+ * (PP_NEAR). */
 static void draw_crowd(struct sim_swarm *s, struct pp_rng *r)
 {
     if (!s->embedded && pp_rng_below(r, 6) == 0)

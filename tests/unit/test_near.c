@@ -105,8 +105,8 @@ static void test_neighbours_are_enough(void **state)
     }
 }
 
-/* Each of many workers is near about as many clients as any other, and the positions do not depend on
- * the process. */
+/* Each of many workers is near about as many clients as any other, and the positions do not depend
+ * on the process. */
 static void test_positions(void **state)
 {
     enum { PARTS = 16, NAMES = 16000 };

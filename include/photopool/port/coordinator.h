@@ -152,7 +152,7 @@ struct pp_coord_secret {
 struct pp_coord_workers {
     struct pp_req req;
     int64_t now_ms;
-    int64_t silent_ms; /* only workers whose last heartbeat is at least this old; 0: all */
+    int64_t silent_ms;              /* only workers whose last heartbeat is at least this old; 0: all */
     struct pp_worker_info *workers; /* out, in the order of their ids */
     size_t n;
 };
@@ -244,10 +244,10 @@ struct pp_coordinator_ops {
     /* Reports that this worker is alive; the worker calls this about every second. Copies the
      * arguments. */
     void (*heartbeat)(struct pp_coordinator *c, const struct pp_worker_info *info);
-    /* Returns the i-th neighbour on the ring of this process's worker, from memory: of each kind the
-     * PP_NEAR_MAX workers before it and after it, or all if there are fewer; false past the last.
-     * Workers of one kind are consecutive, in the order of their positions. Only id, tiers, capacity
-     * and started_at of `info` are set. It is valid until control returns to the loop. */
+    /* Returns the i-th neighbour on the ring of this process's worker, from memory: of each kind
+     * the PP_NEAR_MAX workers before it and after it, or all if there are fewer; false past the
+     * last. Workers of one kind are consecutive, in the order of their positions. Only id, tiers,
+     * capacity and started_at of `info` are set. It is valid until control returns to the loop. */
     bool (*neighbour)(struct pp_coordinator *c, size_t i, struct pp_worker_info *info);
     /* Returns how many workers are on the ring, as of the last heartbeat. */
     uint32_t (*ring_size)(struct pp_coordinator *c);

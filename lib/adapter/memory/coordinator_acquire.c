@@ -326,7 +326,7 @@ static void tell_due(const struct acquire *a, const struct pp_mc_client *c, uint
 struct choice {
     int64_t own, free;         /* a share that the worker had, and one that nobody holds; -1: none */
     int64_t first_ms, last_ms; /* the first and the last end of leases that others hold */
-    bool late; /* the request is older than the grant that the worker uses */
+    bool late;                 /* the request is older than the grant that the worker uses */
 };
 
 static bool is_worker(const struct pp_mc_share *share, const char *worker)

@@ -123,8 +123,11 @@ static void take_ring(struct pp_mc_port *c, const struct pp_mc_heartbeat *r, con
         c->ring_set = call->set;
         c->ring_version = r->version;
     }
-    if (larger)
-        pp_mc_backlog_read(c);
+    if (larger) {
+        c->synced = false;
+        c->read_again = true; /* pp_mc_backlog_flush() reads the index */
+        pp_mc_flush_soon(c, 0);
+    }
 }
 
 /* --- this process's heartbeat --- */

@@ -1,5 +1,5 @@
 /* coordinator_tell.c: what the operations of the coordinator's server share: its clock, its data
- * set, the messages to ports, and whom an announcement reaches. */
+ * set, the messages to ports, announcements and whom they reach. */
 #include <stdio.h>
 #include <string.h>
 
@@ -261,4 +261,36 @@ void pp_mc_telling_end(struct pp_mc_telling *t)
         if (letter.content)
             pp_memory_content_drop(letter.content);
     }
+}
+
+/* --- announcements, as coord_announce.lua of adapter/redis --- */
+
+static void lower(struct pp_memory_coordinator_server *s, const struct pp_backlog_row *row, int64_t due_ms)
+{
+    struct pp_mc_due *d = pp_mc_due_find(s, row->client);
+    int64_t all[PP_QUEUES];
+
+    pp_assert(row->queue < PP_QUEUES, "a row has no queue");
+    for (int q = 0; q < PP_QUEUES; q++)
+        all[q] = d ? d->due_ms[q] : PP_MC_NEVER;
+    if (due_ms < all[row->queue])
+        all[row->queue] = due_ms;
+    pp_mc_due_write(s, row->client, all, s->seq);
+}
+
+enum pp_err pp_mc_run_announce(struct pp_memory_coordinator_server *s, struct pp_mc_announce *r,
+                               struct pp_mc_call *call)
+{
+    if (r->forgot)
+        s->complete = false;
+    if (r->n == 0)
+        return PP_OK;
+    struct pp_mc_telling t = {.s = s, .process = call->process};
+    (void)pp_mc_telling_begin(&t);
+    for (size_t i = 0; i < r->n; i++) {
+        lower(s, &r->rows[i], call->now_ms + r->rows[i].due_ms);
+        pp_mc_tell_rows(&t, r->rows[i].client, &r->rows[i], 1);
+    }
+    pp_mc_telling_end(&t);
+    return PP_OK;
 }

@@ -1,6 +1,7 @@
 -- include: coord_common coord_ring coord_rows coord_tell
 -- Grants slots. KEYS[2] is the backlog index, KEYS[3..] are the slots of clients.
---   ARGV[3..6] worker, lease, number of the call, longest request; then for each client LAYOUT_CUT and LAYOUT_POSITION
+--   ARGV[3..6] worker, lease, number of the call, longest request; then for each client LAYOUT_CUT
+--     and LAYOUT_POSITION
 -- Answers: id of the data set, now, number of the latest announcement; then for each client a byte,
 -- 1: granted, and LAYOUT_GRANT with marks, or 0: refused, and LAYOUT_REFUSAL.
 local worker, lease, call, longest = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -215,8 +216,9 @@ local function grant(key, cut, k, old)
   return '\1' .. struct.pack(LAYOUT_GRANT, k, cut.n, spent, taken, till, skew) .. marks
 end
 
--- Grants a slot. In a large ring the worker may have missed announcements about the client, so it hears
--- all due queues. If the cut is new and has more shares than workers have heard of it, these hear, too.
+-- Grants a slot. In a large ring the worker may have missed announcements about the client, so it
+-- hears all due queues. If the cut is new and has more shares than workers have heard of it, these
+-- hear, too.
 local function grant_and_tell(key, cut, k, old, position, is_new)
   local granted = grant(key, cut, k, old)
   local client = client_of(key)

@@ -253,8 +253,8 @@ void coord_backlog_heard(struct coord *c, uint64_t seq, bool own, int64_t age, s
         size_t n = pp_read_u8(r);
         const char *name = pp_read_bytes(r, n), *client = name ? pp_arena_copy(&arena, name, n) : NULL;
         /* coord_announce() has passed on this process's own rows of near clients */
-        ok = client &&
-             ((own && coord_is_near(c, client)) || add_row(&list, row, coord_wall(c) - age, client));
+        ok =
+            client && ((own && coord_is_near(c, client)) || add_row(&list, row, coord_wall(c) - age, client));
     }
     pass_on(c, &list);
     pp_arena_fini(&arena);
@@ -419,7 +419,8 @@ enum pp_err coord_backlog(struct pp_coordinator *p, struct pp_coord_backlog *r)
     struct coord *c = coord_of(p);
     struct index_call *call = (struct index_call *)r->req.scratch;
 
-    *call = (struct index_call){.c = c, .r = r, .list = {.arena = r->req.arena}, .losses = c->losses, .page = whole_index};
+    *call = (struct index_call){
+        .c = c, .r = r, .list = {.arena = r->req.arena}, .losses = c->losses, .page = whole_index};
     r->rows = NULL;
     r->n = 0;
     r->complete = false;

@@ -1,7 +1,7 @@
 -- include: coord_common
 -- Reads a page of the index, or marks the index as complete. KEYS[2] is the backlog index.
---   ARGV[3..6] part of the index, cursor in it, last part to read, page size; or 'complete', the id of
---     the data set whose index is complete
+--   ARGV[3..6] part of the index, cursor in it, last part to read, page size; or 'complete', the id
+--     of the data set whose index is complete
 -- Answers: id of the data set, 1 if the index is complete, number of the latest announcement, now,
 -- next part (-1 after the last page), next cursor, {client, row, ...}.
 if ARGV[3] == 'complete' then

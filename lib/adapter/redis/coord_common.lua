@@ -30,8 +30,8 @@ local function young(lease)
   return not set.first and now < set.began + lease
 end
 
--- --- the backlog index: client -> number of its latest announcement, (queue, due) ... It has INDEX_PARTS
--- hashes, KEYS[2]:<part>, each for a part of the hash ring. ---
+-- --- the backlog index: client -> number of its latest announcement, (queue, due) ... It has
+-- INDEX_PARTS hashes, KEYS[2]:<part>, each for a part of the hash ring. ---
 
 local function due_key(position)
   return KEYS[2] .. ':' .. INDEX_PART(position)

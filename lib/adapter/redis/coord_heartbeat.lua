@@ -3,9 +3,9 @@
 -- heartbeat, its place on the ring, and its description; KEYS[3] the workers that must drain.
 --   ARGV[3..6] worker; its place, or '' if it leaves the ring; its capacity; its description
 --   ARGV[7..8] what the caller knows of the ring: the data set, and the number of the latest change
--- Answers: id of the data set; 'one' or 'all' (who was asked) if the worker must drain, else ''; 1 if
--- the worker was not on the ring before; 1 if the neighbours follow; the number of the latest change
--- of the ring; the workers on it; the neighbours as in KEYS[2].
+-- Answers: id of the data set; 'one' or 'all' (who was asked) if the worker must drain, else ''; 1
+-- if the worker was not on the ring before; 1 if the neighbours follow; the number of the latest
+-- change of the ring; the workers on it; the neighbours as in KEYS[2].
 local worker, place, capacity = ARGV[3], ARGV[4], tonumber(ARGV[5])
 -- Sorted sets of workers by their last heartbeat: those that send heartbeats; those that have
 -- stopped, but are listed.
@@ -66,7 +66,8 @@ local function store()
   redis.call('ZREM', GONE, worker)
 end
 
--- Returns the places of a kind beside `point`: the NEAR_MAX before and after it, in the ring's order.
+-- Returns the places of a kind beside `point`: the NEAR_MAX before and after it, in the ring's
+-- order.
 local function places_beside(kind, point)
   local from, to = kind .. '|', '(' .. kind .. '}'
   if redis.call('ZLEXCOUNT', RING, '[' .. from, to) <= 2 * NEAR_MAX + 1 then
@@ -106,8 +107,8 @@ local ask = redis.call('HGET', KEYS[3], worker)
 if ask then
   redis.call('HDEL', KEYS[3], worker)
 end
--- After a loss of data the workers come back to the ring one by one; a worker that knows the ring from
--- before keeps that.
+-- After a loss of data the workers come back to the ring one by one; a worker that knows the ring
+-- from before keeps that.
 local is_known = ARGV[7] == set.id
 local is_news = is_known and tonumber(ARGV[8]) ~= change or
                 not is_known and (ARGV[7] == '' or now >= set.began + WORKER_GONE_MS)

@@ -110,10 +110,10 @@ struct coord {
     pp_backlog_cb on_backlog;
     void *backlog_data;
     bool subscribed, reading, read_again;
-    bool synced;       /* the watcher has received every announcement up to `seen` */
+    bool synced;             /* the watcher has received every announcement up to `seen` */
     struct coord_place page; /* where the next page of the index begins */
-    uint64_t seen;     /* number of the latest announcement that the watcher has received */
-    uint64_t read_seq; /* number of the latest announcement when the current reading began */
+    uint64_t seen;           /* number of the latest announcement that the watcher has received */
+    uint64_t read_seq;       /* number of the latest announcement when the current reading began */
 
     /* Used by coord_message.c: notices of each kind that wait to be sent, and their receiver. */
     struct pp_buf notices[PP_NOTICE_KINDS];
@@ -125,7 +125,7 @@ struct coord {
     /* Used by coord_peers.c: this process's worker, and its neighbours on the hash ring. */
     struct pp_worker_info self; /* its id is NULL if the process is no worker; its texts are in self_texts */
     char self_texts[3][COORD_TEXT_MAX]; /* id, host, tiers */
-    struct pp_worker_info *neighbours; /* in neighbour_arena */
+    struct pp_worker_info *neighbours;  /* in neighbour_arena */
     size_t n_neighbours;
     struct pp_arena neighbour_arena;
     uint32_t ring_size;

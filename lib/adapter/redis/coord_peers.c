@@ -60,8 +60,8 @@ static bool unpack_worker(const struct redisReply *text, int64_t ours, struct pp
 
 /* Unpacks a list of workers into the arena. Leaves out what is not valid. Returns NULL when out of
  * memory. */
-static struct pp_worker_info *unpack_workers(const struct redisReply *list, int64_t ours, struct pp_arena *arena,
-                                             size_t *n)
+static struct pp_worker_info *unpack_workers(const struct redisReply *list, int64_t ours,
+                                             struct pp_arena *arena, size_t *n)
 {
     struct pp_worker_info *workers = pp_arena_array(arena, list->elements + 1, sizeof(*workers));
 
@@ -117,8 +117,8 @@ struct coord_place coord_near_page(const struct coord *c)
     return (struct coord_place){.part = PP_INDEX_PART(own - c->arc + 1), .last = PP_INDEX_PART(own)};
 }
 
-/* Replaces the neighbours. If the worker is now near more clients than before, it reads their rows of
- * the index later (c->joined). */
+/* Replaces the neighbours. If the worker is now near more clients than before, it reads their rows
+ * of the index later (c->joined). */
 static void set_neighbours(struct coord *c, const struct redisReply *list)
 {
     int64_t ours = coord_wall(c) - coord_redis_now(c);
@@ -177,8 +177,9 @@ static void on_beat_answered(void *data, enum pp_err err, const struct redisRepl
         set_neighbours(c, reply->element[6]);
     }
     if (ok && c->joined && c->on_ring) {
-        c->joined = false;
-        coord_backlog_read(c);
+        c->joined = c->synced = false;
+        c->read_again = true; /* coord_backlog_flush() reads the index */
+        coord_flush_soon(c, 0);
     }
     if (c->beat_again)
         coord_beat(c);
@@ -230,7 +231,7 @@ void coord_heartbeat(struct pp_coordinator *p, const struct pp_worker_info *info
     c->self.host = c->self_texts[1];
     c->self.tiers = c->self_texts[2];
     if (!c->own_channel)
-        coord_subscribe(c);
+        coord_flush_soon(c, 0); /* subscribes to it */
     if (is_news || coord_now(c) - c->beat_at >= BEAT_EVERY_MS)
         coord_beat(c);
 }

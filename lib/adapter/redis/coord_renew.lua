@@ -79,8 +79,8 @@ local function announce(client, position, d)
   due_write(client, position, d, seq)
 end
 
--- Writes the holder's due times into the index. Announcements that the holder has not seen stay, and
--- all of clients to which it is not near: when it reads the index again, it gets none of them.
+-- Writes the holder's due times into the index. Announcements that the holder has not seen stay,
+-- and all of clients to which it is not near: when it reads the index again, it gets none of them.
 local function index(key, a, is_alone)
   local client = client_of(key)
   local d, known = due_read(client, a.position)

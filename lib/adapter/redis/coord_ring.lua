@@ -1,5 +1,5 @@
--- The hash ring is a sorted set in order of text. A worker's place is KIND|POSITION ID: the tiers that
--- it serves, eight hexadecimal digits, its id.
+-- The hash ring is a sorted set in order of text. A worker's place is KIND|POSITION ID: the tiers
+-- that it serves, eight hexadecimal digits, its id.
 local RING = PREFIX .. COORD_KEY_RING
 
 -- Returns the kinds of workers that are on the ring.

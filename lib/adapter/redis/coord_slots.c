@@ -209,10 +209,9 @@ static enum pp_err send_chunk(struct coord *c, struct slots_chunk *k)
     if (acquires) {
         for (size_t i = 0; i < k->n; i++) {
             const struct pp_slot_want *w = &k->wants[i];
-            pp_redis_pack(
-                pp_redis_word_open(call), PP_LAYOUT_CUT "I4",
-                (int64_t[]){w->rpm, w->concurrency > 0 ? w->concurrency : 1, w->shares > 0 ? w->shares : 1,
-                            pp_ring_position(w->client)});
+            pp_redis_pack(pp_redis_word_open(call), PP_LAYOUT_CUT "I4",
+                          (int64_t[]){w->rpm, w->concurrency > 0 ? w->concurrency : 1,
+                                      w->shares > 0 ? w->shares : 1, pp_ring_position(w->client)});
             pp_redis_word_close(call);
         }
         return coord_send(c, on_acquired, k);

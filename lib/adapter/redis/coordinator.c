@@ -89,12 +89,12 @@ static void on_flush_timer(void *data)
 {
     struct coord *c = data;
 
+    coord_subscribe(c);
     if (!pp_redis_up(c->redis))
         return; /* on_state() flushes when the connection is up again */
     coord_backlog_flush(c);
     coord_slow_flush(c);
     coord_notices_flush(c);
-    coord_subscribe(c);
     if (c->greet_again)
         coord_greet(c);
 }
@@ -264,8 +264,8 @@ static const struct pp_coordinator_ops ops = {
 
 static void name_keys(struct coord *c, const char *prefix)
 {
-    static const char *const names[COORD_KEYS] = {PP_COORD_KEY_SET, "due",     PP_COORD_KEY_WORKERS, "drains",
-                                                  "slow",           "leaders", "secret"};
+    static const char *const names[COORD_KEYS] = {
+        PP_COORD_KEY_SET, "due", PP_COORD_KEY_WORKERS, "drains", "slow", "leaders", "secret"};
 
     snprintf(c->prefix, sizeof(c->prefix), "{%s:coord}:", prefix);
     for (int i = 0; i < COORD_KEYS; i++)

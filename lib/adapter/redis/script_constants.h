@@ -14,8 +14,8 @@
 
 /* --- the coordinator --- */
 
-#define PP_COORD_KEY_SET     "set"  /* how KEYS[1] of every script ends */
-#define PP_COORD_KEY_SLOTS   "s:"   /* the key of a client's slots has this before the client's id */
+#define PP_COORD_KEY_SET     "set" /* how KEYS[1] of every script ends */
+#define PP_COORD_KEY_SLOTS   "s:"  /* the key of a client's slots has this before the client's id */
 #define PP_COORD_KEY_WORKERS "workers"
 #define PP_COORD_KEY_RING    "ring"
 #define PP_COORD_KEY_HEARD   "heard"

@@ -108,7 +108,8 @@ static uint32_t shares_of(const struct claim_client *c, uint32_t kinds)
 }
 
 /* Finds the workers of a kind that are near the client. */
-static void find_near(const struct claim_client *c, const struct kind *kind, uint32_t shares, struct pp_near *near)
+static void find_near(const struct claim_client *c, const struct kind *kind, uint32_t shares,
+                      struct pp_near *near)
 {
     struct pp_coordinator *coord = c->claimer->o.coordinator;
     struct pp_worker_info w;

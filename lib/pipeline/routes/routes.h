@@ -7,10 +7,10 @@
  * unknown slow host fills only a few places of the fast tier. When the route is learned, the tasks
  * held back move to its tier. From then on only the leader decides, at each tick (core/route.h).
  *
- * In a fleet, the worker that probed sends the learned route to the processes that use routes at once.
- * At each tick the workers send their samples to the leader. The leader decides, sends its decisions
- * to the others that use routes, and saves: a changed tier at once, other routes at most once per router_save_ms. All
- * functions run on the main loop. */
+ * In a fleet, the worker that probed sends the learned route to the processes that use routes at
+ * once. At each tick the workers send their samples to the leader. The leader decides, sends its
+ * decisions to the others that use routes, and saves: a changed tier at once, other routes at most
+ * once per router_save_ms. All functions run on the main loop. */
 #ifndef PHOTOPOOL_PIPELINE_ROUTES_ROUTES_H
 #define PHOTOPOOL_PIPELINE_ROUTES_ROUTES_H
 
