@@ -250,11 +250,6 @@ struct pp_mc_telling {
     struct pp_list ports;
 };
 
-/* Begins the announcement, if it has not begun. Returns its number. */
-uint64_t pp_mc_telling_begin(struct pp_mc_telling *t);
-/* Announces rows of one client, whose times are relative to now. */
-void pp_mc_tell_rows(struct pp_mc_telling *t, const char *client, const struct pp_backlog_row *rows,
-                     size_t n);
 /* Announces the client's due times, and writes them into the index. If `holder` is not NULL, only
  * this holder of a slot hears it, and nobody while few workers are on the ring. */
 void pp_mc_tell_due(struct pp_mc_telling *t, const char *client, const int64_t due_ms[PP_QUEUES],

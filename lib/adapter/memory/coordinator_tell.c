@@ -119,7 +119,8 @@ void pp_mc_tell_process(struct pp_memory_coordinator_server *s, uint32_t process
 
 /* --- announcements --- */
 
-uint64_t pp_mc_telling_begin(struct pp_mc_telling *t)
+/* Begins the announcement, if it has not begun. Returns its number. */
+static uint64_t begin(struct pp_mc_telling *t)
 {
     if (t->seq == 0) {
         t->seq = ++t->s->seq;
@@ -211,9 +212,11 @@ static void write_to_holders(struct pp_mc_telling *t, const char *client, const 
             write_to(t, c->shares[k].process, client, rows, n);
 }
 
-void pp_mc_tell_rows(struct pp_mc_telling *t, const char *client, const struct pp_backlog_row *rows, size_t n)
+/* Announces rows of one client, whose times are relative to now. */
+static void tell_rows(struct pp_mc_telling *t, const char *client, const struct pp_backlog_row *rows,
+                      size_t n)
 {
-    (void)pp_mc_telling_begin(t);
+    (void)begin(t);
     if (pp_mc_is_ring_small(t->s)) {
         if (!t->all.open)
             open_letter(t, &t->all);
@@ -236,12 +239,12 @@ void pp_mc_tell_due(struct pp_mc_telling *t, const char *client, const int64_t d
     for (int q = 0; q < PP_QUEUES; q++)
         if (due_ms[q] != PP_MC_NEVER)
             rows[n++] = (struct pp_backlog_row){.queue = (uint8_t)q, .due_ms = due_ms[q] - pp_mc_now(t->s)};
-    pp_mc_due_write(t->s, client, due_ms, pp_mc_telling_begin(t));
+    pp_mc_due_write(t->s, client, due_ms, begin(t));
     if (holder) {
         t->s->tellings++;
         write_to(t, holder->process, client, rows, n);
     } else {
-        pp_mc_tell_rows(t, client, rows, n);
+        tell_rows(t, client, rows, n);
     }
 }
 
@@ -286,10 +289,10 @@ enum pp_err pp_mc_run_announce(struct pp_memory_coordinator_server *s, struct pp
     if (r->n == 0)
         return PP_OK;
     struct pp_mc_telling t = {.s = s, .process = call->process};
-    (void)pp_mc_telling_begin(&t);
+    (void)begin(&t);
     for (size_t i = 0; i < r->n; i++) {
         lower(s, &r->rows[i], call->now_ms + r->rows[i].due_ms);
-        pp_mc_tell_rows(&t, r->rows[i].client, &r->rows[i], 1);
+        tell_rows(&t, r->rows[i].client, &r->rows[i], 1);
     }
     pp_mc_telling_end(&t);
     return PP_OK;

@@ -26,7 +26,7 @@
 
 /* The neighbours of each kind, which are consecutive; first those of this worker's own kind. */
 struct neighbours {
-    struct kind {
+    struct neighbour_kind {
         const char *tiers;
         size_t from, n;
     } kinds[PP_RANK_KINDS];
@@ -69,7 +69,7 @@ static struct neighbours neighbours_of(const struct pp_claimer *claimer)
 {
     struct pp_coordinator *coord = claimer->o.coordinator;
     struct neighbours all = {.kinds = {{.tiers = claimer->o.params->tiers_text}}, .n = 1};
-    struct kind *kind = &all.kinds[0];
+    struct neighbour_kind *kind = &all.kinds[0];
     struct pp_worker_info w;
 
     for (size_t i = 0; coord->ops->neighbour(coord, i, &w); i++) {
@@ -108,7 +108,7 @@ static uint32_t shares_of(const struct claim_client *c, uint32_t kinds)
 }
 
 /* Finds the workers of a kind that are near the client. */
-static void find_near(const struct claim_client *c, const struct kind *kind, uint32_t shares,
+static void find_near(const struct claim_client *c, const struct neighbour_kind *kind, uint32_t shares,
                       struct pp_near *near)
 {
     struct pp_coordinator *coord = c->claimer->o.coordinator;

@@ -356,7 +356,7 @@ static void adopt_route(struct pp_routes *routes, struct route *route, const str
     uint8_t tier = pp_tier_cover(p->tiers, p->n_tiers, n->v[0]);
 
     /* A worker does not hear of routes. It may learn anew, from few samples, what others know. */
-    if (route->learned && ((int64_t)n->v[4] < route->r.updated_ms || n->v[3] < route->r.samples / 2))
+    if (route->learned && ((int64_t)n->v[4] < route->r.updated_ms || n->v[3] < route->r.samples / 2.0))
         return;
     route->r.weight_sum = n->v[1];
     route->r.value_sum = n->v[2];
