@@ -1,6 +1,6 @@
--- include: coord_common Asks workers to drain. Redis keeps the request until a worker's next
--- heartbeat; the message makes the worker send one at once. KEYS[2] has the workers that must
--- drain, KEYS[3] all workers.
+-- include: coord_common
+-- Asks workers to drain. Redis keeps the request until a worker's next heartbeat; the message makes
+-- the worker send one at once. KEYS[2] has the workers that must drain, KEYS[3] all workers.
 --   ARGV[3] the worker, '' for all
 -- Answers: id of the data set, number of workers that were asked.
 local function is_alive(text)
