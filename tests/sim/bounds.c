@@ -148,11 +148,16 @@ static uint64_t weight_of(struct sim_bounds *b, const struct pp_memory_ingest *q
     return b->weight;
 }
 
+static uint64_t journal_bound(const struct sim_bounds *b)
+{
+    return 2 * b->high_water + b->f->swarm.photos_per_min + BATCH_WEIGHT;
+}
+
 /* Redis refuses a batch when it has the high water, so it has one more batch at most. What a
  * journal has accepted while Redis was away, also up to the high water, it appends later without a
- * bound. A journal keeps a batch until it knows that the batch is planned, which it asks every few
- * seconds: so when a full queue becomes empty, journals have for a while all that callers had
- * waited to post. */
+ * bound: all that it has. A journal keeps a batch until it knows that the batch is planned, which
+ * it asks every few seconds: so when a full queue becomes empty, journals have for a while all that
+ * callers had waited to post. */
 static void check_queues(struct sim_bounds *b)
 {
     const struct sim_fleet *f = b->f;
@@ -164,15 +169,14 @@ static void check_queues(struct sim_bounds *b)
         const struct sim_node *n = &f->nodes[i];
         if (n->part && n->part->params.high_water > b->high_water)
             b->high_water = n->part->params.high_water;
-        if (!n->disk)
+        if (!n->disk || !sim_judge_is_calm(f->judge))
             continue;
         journals++;
-        if (!sim_judge_is_calm(f->judge))
-            continue;
-        check(b, n, BOUND_JOURNAL, 2 * b->high_water + f->swarm.photos_per_min + BATCH_WEIGHT,
-              weight_of(b, n->disk));
+        check(b, n, BOUND_JOURNAL, journal_bound(b), weight_of(b, n->disk));
     }
-    check(b, NULL, BOUND_QUEUE, 2 * (1 + journals) * (b->high_water + BATCH_WEIGHT), weight_of(b, f->ingest));
+    if (sim_judge_is_calm(f->judge))
+        check(b, NULL, BOUND_QUEUE, b->high_water + BATCH_WEIGHT + journals * journal_bound(b),
+              weight_of(b, f->ingest));
 }
 
 void sim_bounds_look(struct sim_bounds *b)
