@@ -162,7 +162,7 @@ static void on_own_message(void *data, const char *message, size_t n)
 
     if (message)
         coord_on_message(c, message, n);
-    else if (c->arc != 0) /* in a small ring all announcements come by the other channel */
+    else if (c->ring_size > PP_NEAR) /* in a small ring announcements come by the other channel */
         coord_backlog_read(c);
 }
 
