@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/stable_hash.h"
 #include "suite_coordinator_kit.h"
 
@@ -65,7 +66,7 @@ static size_t expect_arc(const struct coord_kit *k, const struct ck_worker *w, s
     struct ck_worker *ring[CK_WORKERS];
     size_t n = circle(k, tiers, ring), after = 0;
 
-    assert_true(n > 2 * PP_NEAR_MAX);
+    pp_assert(n > 2 * PP_NEAR_MAX, "a kind has no more workers than neighbours");
     while (after < n && by_position(&ring[after], &w) < 0)
         after++;
     for (size_t before = PP_NEAR_MAX; before > 0; before--)

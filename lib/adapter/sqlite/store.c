@@ -61,8 +61,8 @@ const char *const pp_store_schema[PP_STORE_VERSION] = {
     "CREATE INDEX batches_client_state ON batches(client, state, id);",
 
     /* version 4: objects that photos had before their bytes changed */
-    "CREATE TABLE former(sha INTEGER PRIMARY KEY, at INTEGER NOT NULL); CREATE INDEX former_at ON "
-    "former(at);",
+    ("CREATE TABLE former(sha INTEGER PRIMARY KEY, at INTEGER NOT NULL);"
+     "CREATE INDEX former_at ON former(at);"),
 };
 
 static const char *const sql[] = {PP_STORE_QUERIES(PP_SQ_TEXT)};
