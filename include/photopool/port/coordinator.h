@@ -109,7 +109,7 @@ struct pp_coord_renew {
 };
 
 /* Renews slots for the last time and gives them up: the next worker that asks for such a slot gets
- * it at once. If tasks wait, the coordinator announces them to all workers. */
+ * it at once. If tasks wait, the coordinator announces them. */
 struct pp_coord_release {
     struct pp_req req;
     const char *worker;
