@@ -27,8 +27,8 @@ struct pp_near {
 /* Begins without workers. `position` is the client's (base/stable_hash.h); `most` is at most
  * PP_NEAR_MAX. */
 void pp_near_init(struct pp_near *near, uint32_t position, uint32_t most);
-/* Offers a worker of this kind; `worker` is the caller's number for it. Of workers at the same
- * distance those that are offered first are nearer. */
+/* Offers a worker of this kind; `worker` is the caller's number for it. Of two
+ * workers at the same distance, the one that is offered first is nearer. */
 void pp_near_offer(struct pp_near *near, uint32_t position, size_t worker);
 
 #endif

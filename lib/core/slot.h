@@ -48,7 +48,7 @@
  * within this time. */
 #define PP_SLOT_CORRECT_MS 1000
 
-/* While the client has no rate limit, requests need no permits, so nobody counts those that may
+/* While the client has no rate limit, requests need no permits, so nobody knows how many requests
  * follow the recorded marks. Each renewal then reserves this many: as many as the highest limit
  * that can be set. So if the holder crashes and the client gets a limit, the client waits for a
  * minute. */

@@ -269,8 +269,7 @@ struct pp_fleet *pp_fleet_open(struct pp_pipeline *p)
         return NULL;
     }
     pp_timer_start(f->timer, 0, TICK_MS);
-    if (kinds_for(p) != 0)
-        p->coordinator->ops->watch_notices(p->coordinator, kinds_for(p), on_notice, f);
+    p->coordinator->ops->watch_notices(p->coordinator, kinds_for(p), on_notice, f);
     return f;
 }
 

@@ -31,7 +31,7 @@ static const char usage[] =
     "  --concurrency C  of each client but the giant (4)\n"
     "  --shards S,S   of MongoDB, and of Redis; a shard does one call at a time (a shard of MongoDB for 32\n"
     "                 workers, one of Redis for 256)\n"
-    "  --speed F      of the servers: F times that of those that were measured (1)\n"
+    "  --speed F      the servers are F times as fast as the measured ones (1)\n"
     "  --leave N      the number of workers that crash in the middle of the run (0)\n"
     "  --seed S       (1)\n"
     "  --check        exits with 1 also if a figure is not as required: the rate reached, the delay of\n"

@@ -1,5 +1,5 @@
-/* slots.c: watches which worker holds each slot. Of the slots that living workers held when others
- * crashed, it counts those that other workers got soon after: a crash is no reason for that. */
+/* slots.c: watches which worker holds each slot. When workers crash, it counts the slots that
+ * move soon after although their holder lives: a crash is no reason for that. */
 #include <stdlib.h>
 #include <string.h>
 

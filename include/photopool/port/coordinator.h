@@ -223,7 +223,7 @@ struct pp_coordinator_ops {
     /* Returns how many ms of its share's rate a holder reserves in advance. 0: renewals are cheap,
      * so each claim reserves its own requests. */
     int64_t (*reserve_ahead_ms)(struct pp_coordinator *c);
-    /* Tells the workers near these clients, and those that hold their slots, when these queues have
+    /* Tells the workers near these clients, and the holders of their slots, when these queues have
      * due tasks. If at most PP_NEAR workers are on the ring, all processes hear it. Copies the
      * rows. */
     void (*announce)(struct pp_coordinator *c, const struct pp_backlog_row *rows, size_t n);

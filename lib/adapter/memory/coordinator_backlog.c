@@ -5,11 +5,11 @@
  * is in flight; meanwhile further announcements collect for the next one. If it fails, its rows are
  * sent again; receiving a row twice does no harm.
  *
- * Receiving. The server numbers all announcements, but tells a process only those that are for it:
- * of clients that its worker is near to, or has slots of. A lost message shows that this process
- * has missed some. Then it reads the index and passes it to the watcher. Each renewal of a slot
- * sends the number up to which this process has received all announcements that are for it. So the
- * server never raises a due time that a later announcement has lowered.
+ * Receiving. The server numbers all announcements. A process receives the announcements about
+ * clients to which its worker is near, or whose slots the worker holds. After a lost message the
+ * process may have missed announcements; then it reads the index and passes it to the watcher. Each
+ * renewal of a slot sends a number: up to it, this process has received all its announcements. So
+ * the server never raises a due time that a later announcement has lowered.
  *
  * A complete index. A caller that gets an incomplete index reads the store, announces all rows that
  * it finds, and then asks again with `rebuilt`. This request waits until all these announcements

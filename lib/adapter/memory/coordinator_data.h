@@ -211,9 +211,9 @@ struct pp_mc_news {
 
 /* Begins a message; NULL when out of memory. Then the message is lost. */
 struct pp_memory_content *pp_mc_news_new(enum pp_mc_kind kind, uint32_t process);
-/* Sends the message to all connected ports: announcements also to the sender, notices to those that
- * watch their kinds. If `ok` is false, or `content` is NULL, the message is lost. Ends the caller's
- * hold of it. */
+/* Sends the message to all connected ports. The sender gets its own announcements, too; a port gets
+ * only notices of kinds that it watches. If `ok` is false, or `content` is NULL, the message is
+ * lost. Ends the caller's hold of it. */
 void pp_mc_publish(struct pp_memory_coordinator_server *s, struct pp_memory_content *content, bool ok);
 /* Sends a message without further content to one process. */
 void pp_mc_tell_process(struct pp_memory_coordinator_server *s, uint32_t process, enum pp_mc_kind kind);

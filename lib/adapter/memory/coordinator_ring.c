@@ -1,7 +1,7 @@
 /* coordinator_ring.c: the hash ring of the workers (port/coordinator.h), and their descriptions.
  *
- * Two lists have all workers in the order of their latest heartbeats, so each heartbeat finds at
- * their heads those who have become silent, and looks at no others. */
+ * Two lists have all workers in the order of their latest heartbeats. The workers that have become
+ * silent are at the head of a list, so a heartbeat looks only there. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -157,7 +157,8 @@ static struct pp_mc_worker *first_of(const struct pp_list *list)
     return pp_list_empty(list) ? NULL : pp_container_of(list->head.next, struct pp_mc_worker, node);
 }
 
-/* Takes workers off the ring that are silent, and forgets those that are no longer listed. */
+/* Takes silent workers off the ring. Forgets workers that have been silent for too long to be
+ * listed. */
 static void expire(struct pp_memory_coordinator_server *s, int64_t now_ms)
 {
     struct pp_mc_worker *w;

@@ -7,8 +7,8 @@
 -- if the worker was not on the ring before; 1 if the neighbours follow; the number of the latest
 -- change of the ring; the workers on it; the neighbours as in KEYS[2].
 local worker, place, capacity = ARGV[3], ARGV[4], tonumber(ARGV[5])
--- Sorted sets of workers by their last heartbeat: those that send heartbeats; those that have
--- stopped, but are listed.
+-- Sorted sets by the last heartbeat: workers that send heartbeats; workers that have stopped, and
+-- are still listed.
 local HEARD, GONE = PREFIX .. COORD_KEY_HEARD, PREFIX .. COORD_KEY_GONE
 local AT_ONCE = 16 -- a call removes at most this many silent workers
 local POSITION = 8 -- the digits of a position

@@ -1,6 +1,6 @@
-/* coord_message.c: the messages that processes send each other. All processes hear one channel;
- * each worker's process hears one of its own; and each kind of notices has one, for those who watch
- * it.
+/* coord_message.c: the messages that processes send each other. All processes hear one channel.
+ * Each worker has a channel, which its process hears. Each kind of notices has a channel, which the
+ * processes hear that watch this kind.
  *
  * A message begins with its kind (a letter), the id of the sender (8 bytes; zeros: every process
  * handles the message), Redis' time, and the number of the latest announcement. The rest depends on

@@ -1,5 +1,5 @@
--- Announcements: tells the workers near a client, and those that hold its slots, which of its
--- queues are due. tell() collects the rows; tell_now() sends each worker its rows in one message.
+-- Announcements: tells the workers near a client, and the holders of its slots, which of its queues
+-- are due. tell() collects the rows; tell_now() sends each worker its rows in one message.
 -- If few workers are on the ring, all processes get one message.
 local is_small = redis.call('ZCARD', RING) <= NEAR
 local kinds

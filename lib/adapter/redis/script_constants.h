@@ -20,8 +20,8 @@
 #define PP_COORD_KEY_RING    "ring"
 #define PP_COORD_KEY_HEARD   "heard"
 #define PP_COORD_KEY_GONE    "gone"
-/* The channel for messages to all processes. Followed by ":" and the id of a worker, or the number
- * of a kind of notices, it is the channel of that worker, or of those who watch that kind. */
+/* The channel for messages to all processes. With ":" and the id of a worker behind it, it is that
+ * worker's channel; with ":" and a number, the channel for notices of that kind. */
 #define PP_COORD_KEY_CHANNEL "tell"
 
 /* The backlog index has this many parts, each for an equal part of the hash ring. */

@@ -68,7 +68,7 @@ static void append_all(struct measure *m, size_t per_call)
     measure_free(&s);
 }
 
-/* Reads up to `rows` events from the beginning of those that were appended in this round. */
+/* Reads up to `rows` events, beginning with the first one of this round. */
 static void read_all(struct measure *m, uint64_t after, size_t rows)
 {
     struct section s = measure_section(m, "events", "read", measure_count(m, USUAL / rows));

@@ -102,6 +102,13 @@ struct measure {
     size_t ended;
 };
 
+/* Defines the function `name`, which sends r.name of a call to the operation `op` of a port. */
+#define MEASURE_SUBMIT(name, port, op)                         \
+    static enum pp_err name(struct measure *m, struct call *c) \
+    {                                                          \
+        return (port)->ops->op(port, &c->r.name);              \
+    }
+
 /* --- main.c --- */
 
 _Noreturn void measure_fail(const char *what, enum pp_err err);

@@ -8,16 +8,10 @@
 
 enum { USUAL = 800, ENTRY_BYTES = 32 << 20, ACKED = 8 };
 
-#define SUBMIT(name)                                                          \
-    static enum pp_err name(struct measure *m, struct call *c)                \
-    {                                                                         \
-        return m->queues[c->lane]->ops->name(m->queues[c->lane], &c->r.name); \
-    }
-SUBMIT(append)
-SUBMIT(take)
-SUBMIT(ack)
-SUBMIT(stats)
-#undef SUBMIT
+MEASURE_SUBMIT(append, m->queues[c->lane], append)
+MEASURE_SUBMIT(take, m->queues[c->lane], take)
+MEASURE_SUBMIT(ack, m->queues[c->lane], ack)
+MEASURE_SUBMIT(stats, m->queues[c->lane], stats)
 
 static uint64_t taken_photos(const struct call *c)
 {

@@ -5,25 +5,19 @@ enum { USUAL = 400, OUTBOX_ROWS = 50, SETTINGS = 20 };
 
 static const char *const sink = "hub";
 
-#define SUBMIT(name, part, field)                              \
-    static enum pp_err name(struct measure *m, struct call *c) \
-    {                                                          \
-        return m->part->ops->field(m->part, &c->r.name);       \
-    }
-SUBMIT(outbox, store, outbox)
-SUBMIT(clients, store, clients)
-SUBMIT(batch, store, batch)
-SUBMIT(renew_claims, store, renew)
-SUBMIT(reap, store, reap)
-SUBMIT(retier, store, retier)
-SUBMIT(queue, store, queue)
-SUBMIT(outbox_counts, store, outbox_counts)
-SUBMIT(save, deliveries, save)
-SUBMIT(cursor, deliveries, cursor)
-SUBMIT(due, deliveries, due)
-SUBMIT(sinks, deliveries, sinks)
-SUBMIT(webhooks, deliveries, webhooks)
-#undef SUBMIT
+MEASURE_SUBMIT(outbox, m->store, outbox)
+MEASURE_SUBMIT(clients, m->store, clients)
+MEASURE_SUBMIT(batch, m->store, batch)
+MEASURE_SUBMIT(renew_claims, m->store, renew)
+MEASURE_SUBMIT(reap, m->store, reap)
+MEASURE_SUBMIT(retier, m->store, retier)
+MEASURE_SUBMIT(queue, m->store, queue)
+MEASURE_SUBMIT(outbox_counts, m->store, outbox_counts)
+MEASURE_SUBMIT(save, m->deliveries, save)
+MEASURE_SUBMIT(cursor, m->deliveries, cursor)
+MEASURE_SUBMIT(due, m->deliveries, due)
+MEASURE_SUBMIT(sinks, m->deliveries, sinks)
+MEASURE_SUBMIT(webhooks, m->deliveries, webhooks)
 
 static uint64_t items(const struct call *c)
 {

@@ -7,16 +7,10 @@ enum { USUAL = 1600, LEASE_MS = 600000, RPM = 60, CONCURRENCY = 4 };
 
 static const char *const workers[2] = {"host-1-aaaa", "host-2-aaaa"};
 
-#define SUBMIT(name)                                                                      \
-    static enum pp_err name(struct measure *m, struct call *c)                            \
-    {                                                                                     \
-        return m->coordinators[c->lane]->ops->name(m->coordinators[c->lane], &c->r.name); \
-    }
-SUBMIT(acquire)
-SUBMIT(renew)
-SUBMIT(release)
-SUBMIT(elect)
-#undef SUBMIT
+MEASURE_SUBMIT(acquire, m->coordinators[c->lane], acquire)
+MEASURE_SUBMIT(renew, m->coordinators[c->lane], renew)
+MEASURE_SUBMIT(release, m->coordinators[c->lane], release)
+MEASURE_SUBMIT(elect, m->coordinators[c->lane], elect)
 
 static uint64_t granted(const struct call *c)
 {
