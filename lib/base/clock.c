@@ -15,11 +15,16 @@ enum { APART_MS = 2, READINGS = 8 };
 /* 0: the constant is not set yet. It never is 0, because no machine has booted in 1970. */
 static _Atomic int64_t anchor;
 
-static int64_t read_ms(clockid_t id)
+static int64_t read_us(clockid_t id)
 {
     struct timespec ts;
     pp_assert(clock_gettime(id, &ts) == 0, "a clock that Linux always has can not be read");
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+    return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
+}
+
+static int64_t read_ms(clockid_t id)
+{
+    return read_us(id) / 1000;
 }
 
 int64_t pp_clock_boot_ms(void)
@@ -30,6 +35,11 @@ int64_t pp_clock_boot_ms(void)
 int64_t pp_clock_date_ms(void)
 {
     return read_ms(CLOCK_REALTIME);
+}
+
+int64_t pp_clock_date_us(void)
+{
+    return read_us(CLOCK_REALTIME);
 }
 
 void pp_clock_read(int64_t *boot_ms, int64_t *date_ms)

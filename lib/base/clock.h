@@ -18,6 +18,9 @@ int64_t pp_clock_boot_ms(void);
 int64_t pp_clock_wall_ms(void);
 int64_t pp_clock_date_ms(void);
 
+/* Returns the date in us, for numbers that have to rise from one process to the next. */
+int64_t pp_clock_date_us(void);
+
 /* Reads boot and date at the same moment, as far as possible: reads again if the thread was
  * interrupted in between. */
 void pp_clock_read(int64_t *boot_ms, int64_t *date_ms);

@@ -83,7 +83,7 @@ struct coord {
     char keys[COORD_KEYS][96];
     char channel[96];
     struct pp_redis_call call;
-    uint64_t calls; /* number of script calls that the process has sent */
+    uint64_t calls; /* number of the latest script call; begins at the date in us */
     char sender[COORD_SENDER];
     bool closing;
 

@@ -6,7 +6,7 @@
 -- A row stays as it is when its lease ends (till); the next acquire of the slot interprets it. A
 -- row has the numbers of the calls that granted, renewed and marked it (hold, renewed, marked). So
 -- a call that arrives late, over a lost connection, does not undo a later one.
-local ROW = '<I6I6I6i8I4I4i8I4i8i8B'
+local ROW = '<I7I7I7i8I4I4i8I4i8i8B'
 
 local function row_unpack(s)
   if not s then

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 
-enum { NOTICES_BYTES_MAX = 2 << 20, HOSTS_PAGE = 1000, CALLS_A_MS = 16 };
+enum { NOTICES_BYTES_MAX = 2 << 20, HOSTS_PAGE = 1000 };
 
 /* --- the greeting: reads what Redis knows after a connect --- */
 
@@ -294,8 +294,9 @@ enum pp_err pp_redis_coordinator_open(struct pp_loop *loop, const struct pp_redi
     c->loop = loop;
     c->o = *o;
     pp_random_bytes(c->sender, sizeof(c->sender));
-    /* higher than the numbers of an earlier process under the same worker's id */
-    c->calls = (uint64_t)pp_clock_date_ms() * CALLS_A_MS;
+    /* higher than the numbers of an earlier process under the same worker's id: each of its calls
+     * took more than 1 us */
+    c->calls = (uint64_t)pp_clock_date_us();
     pp_list_init(&c->sending);
     pp_list_init(&c->rebuilt);
     pp_list_init(&c->slow_new);
