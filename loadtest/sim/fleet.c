@@ -11,7 +11,7 @@
 #include "pipeline/fetch/run_internal.h"
 #include "scale.h"
 
-enum { WORKERS_AN_API = 256, WAY_US = 300, LATENCY_LO_MS = 80, LATENCY_HI_MS = 300 };
+enum { WORKERS_AN_API = 1024, WAY_US = 300, LATENCY_LO_MS = 80, LATENCY_HI_MS = 300 };
 
 static const int64_t delays_ms[] = {1000, 10000, 60000};
 
@@ -105,7 +105,8 @@ static void open_servers(struct scale_fleet *f)
     for (int i = 0; i < SCALE_SERVERS; i++)
         f->servers[i] = (struct scale_server){
             .world = f->world, .way_us = WAY_US, .shards = f->o.shards[i], .speed = f->o.speed};
-    f->store = pp_memory_store_new(&(struct pp_memory_store_options){date_of, mongo, NULL});
+    f->store = pp_memory_store_new(
+        &(struct pp_memory_store_options){.now_ms = date_of, .data = mongo, .forgets = true});
     f->deliveries = pp_memory_delivery_new(&(struct pp_memory_delivery_options){date_of, mongo});
     f->coordinator = pp_memory_coordinator_server_new(&(struct pp_memory_coordinator_options){
         .now_ms = date_of, .data = redis, .seed = f->o.seed, .longest_ms = 30000, .post = scale_post(redis)});

@@ -332,6 +332,39 @@ static void everything_is_seen(void **state)
     assert_true(seen.photos == 3 && seen.found == 1);
 }
 
+/* Items of two batches finish in turn, and are deleted by several calls. */
+static void what_goes_with_an_item(void **state)
+{
+    struct store_kit *k = *state;
+    struct pp_task_store *before = k->store;
+    struct pp_memory_store *server = pp_memory_store_new(&(struct pp_memory_store_options){.forgets = true});
+    struct seen seen = {0};
+
+    assert_int_equal(pp_memory_task_store_open(k->loop, server, NULL, &k->store), PP_OK);
+    sk_plan(k, "c", "b_1", "a: p; b: q; c: r");
+    sk_plan(k, "c", "b_2", "d: s; e: t; f: u u");
+    struct pp_store_claim *all = sk_claim(k, "c", 0, 9);
+    assert_int_equal(all->n, 6);
+    for (size_t i = 0; i < 6; i++) /* b_1, b_2, b_1 ... */
+        assert_false(sk_final(k, KIT_WORKER, &all->tasks[i / 2 + i % 2 * 3], PP_OUTCOME_STORED));
+    for (int calls = 0; calls < 3; calls++) {
+        struct pp_store_clean r = {.finished_before_ms = INT64_MAX, .limit = 2};
+        pp_memory_store_each_photo(server, on_photo, &seen);
+        assert_int_equal(seen.photos, 6 - 2 * calls);
+        KIT_OK(k, clean, &r);
+        assert_int_equal(r.items, 2);
+        seen = (struct seen){0};
+    }
+    pp_memory_store_each_photo(server, on_photo, &seen);
+    pp_memory_store_each_item(server, on_item, &seen);
+    assert_true(seen.photos == 0 && seen.items == 0);
+    sk_plan(k, "c", "b_3", "a: p"); /* the item and the photo are new */
+    assert_false(sk_photo(k, "c", "p")->photo.found);
+    k->store->ops->close(k->store);
+    pp_memory_store_free(server);
+    k->store = before;
+}
+
 /* --- many tasks --- */
 
 /* Claims of every range of hashes, from a queue of many tasks with many due times, return the due
@@ -392,6 +425,7 @@ int main(void)
         T(claims_whose_answer_was_lost),
         T(times_by_the_servers_clock),
         T(everything_is_seen),
+        T(what_goes_with_an_item),
         T(many_tasks),
     };
     int failed = pp_suite_task_store(&subject);

@@ -36,7 +36,6 @@ struct pp_memory_ingest *pp_memory_ingest_new(const struct pp_memory_ingest_opti
     pp_list_init(&s->planners);
     pp_list_init(&s->keys);
     pp_list_init(&s->undos);
-    pp_list_init(&s->listeners);
     pp_list_init(&s->waiting);
     pp_list_init(&s->cut);
     s->valid_ms = INT64_MIN;
@@ -49,7 +48,7 @@ void pp_memory_ingest_free(struct pp_memory_ingest *s)
 
     if (!s)
         return;
-    pp_assert(pp_list_empty(&s->listeners), "the server is freed while a port is open");
+    pp_assert(!s->listeners, "the server is freed while a port is open");
     pp_mi_free_cut(s);
     pp_mi_lose_all(s);
     for (size_t i = 0; i < s->n_clients; i++)

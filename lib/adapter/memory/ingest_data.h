@@ -124,7 +124,7 @@ struct pp_mi_undo {
 };
 
 struct pp_mi_listener {   /* the part of a port that the server knows */
-    struct pp_node node;  /* in s->listeners */
+    UT_hash_handle hh;    /* in s->listeners */
     struct pp_node waits; /* in s->waiting; next is NULL: not there */
     uint64_t id;          /* never given twice */
     bool watches;         /* the port has a watcher */
@@ -146,9 +146,9 @@ struct pp_memory_ingest {
     uint64_t entries, photos, weight, bytes;
     uint64_t last_num, last_left, takes;
     struct pp_list undos;
-    struct pp_list listeners; /* of all open ports */
-    struct pp_list waiting;   /* listeners that wait for an entry; the first is woken first */
-    struct pp_list cut;       /* cut ports with requests that have not ended */
+    struct pp_mi_listener *listeners; /* of all open ports, by id */
+    struct pp_list waiting;           /* listeners that wait for an entry; the first is woken first */
+    struct pp_list cut;               /* cut ports with requests that have not ended */
     uint64_t last_port;
 };
 

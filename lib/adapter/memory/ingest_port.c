@@ -491,13 +491,21 @@ static void close_timers(struct pp_mi_port *p)
     p->alive = p->look_again = NULL;
 }
 
+static void forget_listener(struct pp_mi_port *p)
+{
+    struct pp_mi_listener *listener = &p->listener;
+
+    if (listener->hh.tbl)
+        HASH_DEL(p->server->listeners, listener);
+}
+
 /* Takes the port out of the server. */
 static void detach(struct pp_mi_port *p, bool crashed)
 {
     struct pp_node *node;
 
     stop_listening(p);
-    pp_list_remove(&p->server->listeners, &p->listener.node);
+    forget_listener(p);
     close_timers(p);
     while ((node = pp_list_pop(&p->calls)))
         pp_container_of(node, struct mi_own_call, node)->port = NULL;
@@ -572,15 +580,17 @@ enum pp_err pp_memory_ingest_open(struct pp_loop *loop, struct pp_memory_ingest 
     enum pp_err err = pp_memory_ear_open(&p->listener.ear, loop, p->line, call_watch, p);
     if (err == PP_OK && (!p->alive || !p->look_again))
         err = PP_ENOMEM;
+    p->listener.id = ++server->last_port;
+    if (err == PP_OK && !PP_HASH_ADD(server->listeners, &p->listener.id, sizeof p->listener.id, &p->listener))
+        err = PP_ENOMEM;
     if (err == PP_OK && !line)
         err = pp_memory_line_open(&p->own, loop);
     if (err != PP_OK) {
+        forget_listener(p);
         close_timers(p);
         free_port(p);
         return err;
     }
-    p->listener.id = ++server->last_port;
-    pp_list_push(&server->listeners, &p->listener.node);
     *out = &p->base;
     return PP_OK;
 }

@@ -283,17 +283,19 @@ void pp_mi_wake(struct pp_memory_ingest *s)
 
 void pp_mi_listen(struct pp_memory_ingest *s, uint64_t port_id)
 {
-    pp_list_each (node, &s->listeners) {
-        struct pp_mi_listener *l = pp_container_of(node, struct pp_mi_listener, node);
-        if (l->id == port_id && l->watches && !l->waits.next)
-            pp_list_push(&s->waiting, &l->waits);
-    }
+    struct pp_mi_listener *l;
+
+    HASH_FIND(hh, s->listeners, &port_id, sizeof port_id, l);
+    if (l && l->watches && !l->waits.next)
+        pp_list_push(&s->waiting, &l->waits);
 }
 
 void pp_mi_reconnect_all(struct pp_memory_ingest *s)
 {
+    struct pp_mi_listener *l, *next;
+
     while (pp_list_pop(&s->waiting))
         ;
-    pp_list_each (node, &s->listeners)
-        tell(s, pp_container_of(node, struct pp_mi_listener, node), true);
+    HASH_ITER (hh, s->listeners, l, next)
+        tell(s, l, true);
 }

@@ -43,6 +43,9 @@ struct pp_memory_store_options {
     int64_t (*now_ms)(void *data);
     void *data;
     const struct pp_memory_observer *observer; /* outlives the server; NULL: none */
+    /* Forgets the photos of an item with the item, and its revision number with its last revision:
+     * for more photos than the memory has room for, if no later item has them. */
+    bool forgets;
 };
 
 /* Makes an empty server. `o` may be NULL. Returns NULL when out of memory. */

@@ -46,6 +46,22 @@ void pp_memory_sorted_insert(struct pp_memory_sorted *s, size_t i, void *element
     s->n++;
 }
 
+bool pp_memory_sorted_put(struct pp_memory_sorted *s, const void *key, pp_memory_order *order, void *block)
+{
+    size_t i = pp_memory_sorted_place(s, key, order);
+    if (i < s->n && order(key, s->at[i]) == 0) {
+        free(s->at[i]);
+        s->at[i] = block;
+        return true;
+    }
+    if (!pp_memory_sorted_reserve(s, s->n + 1)) {
+        free(block);
+        return false;
+    }
+    pp_memory_sorted_insert(s, i, block);
+    return true;
+}
+
 void *pp_memory_sorted_remove(struct pp_memory_sorted *s, size_t i)
 {
     pp_assert(i < s->n, "an element is removed that does not exist");

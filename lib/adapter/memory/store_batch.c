@@ -57,8 +57,8 @@ enum pp_err pp_ms_run_batch(struct pp_memory_store *s, struct pp_store_batch *r)
 
 enum pp_err pp_ms_run_batches(struct pp_memory_store *s, struct pp_store_batches *r)
 {
-    const struct pp_ms_sorted *all = &s->by_id;
-    size_t i = r->after ? pp_ms_sorted_place(all, r->after, pp_ms_by_batch_id) : all->n;
+    const struct pp_memory_sorted *all = &s->by_id;
+    size_t i = r->after ? pp_memory_sorted_place(all, r->after, pp_ms_by_batch_id) : all->n;
     r->n = 0;
     r->more = false;
     r->batches = pp_arena_array(r->req.arena, r->limit < i ? r->limit : i, sizeof *r->batches);
@@ -81,7 +81,7 @@ enum pp_err pp_ms_run_batches(struct pp_memory_store *s, struct pp_store_batches
 enum pp_err pp_ms_run_rejected(struct pp_memory_store *s, struct pp_store_rejected *r)
 {
     const struct pp_ms_batch *b = pp_ms_batch(s, r->batch_id);
-    size_t i = b ? pp_ms_sorted_place(&b->parts, &r->from, pp_ms_by_number) : 0;
+    size_t i = b ? pp_memory_sorted_place(&b->parts, &r->from, pp_ms_by_number) : 0;
     size_t n = b ? b->parts.n - i : 0;
     r->n = 0;
     n = n < r->limit ? n : r->limit;
@@ -151,7 +151,7 @@ static enum pp_err read_page(struct pp_memory_store *s, struct page *p)
     uint64_t next = p->after_seq + 1;
     if (!b)
         return PP_ENOTFOUND;
-    size_t i = pp_ms_sorted_place(&b->done, &next, pp_ms_by_seq), left = b->done.n - i;
+    size_t i = pp_memory_sorted_place(&b->done, &next, pp_ms_by_seq), left = b->done.n - i;
     p->items = pp_arena_array(p->req->arena, p->limit < left ? p->limit : left, sizeof *p->items);
     if (!p->items)
         return PP_ENOMEM;

@@ -75,43 +75,53 @@ enum pp_err pp_ms_run_retier(struct pp_memory_store *s, struct pp_store_retier *
 
 /* --- clean --- */
 
-/* Takes the deleted items of a batch out of the outbox, in one pass. */
-static void compact(struct pp_ms_sorted *by_seq, const struct pp_ms_batch *b, size_t kept)
+/* Marks up to `limit` items of a batch as deleted, the last finished first. Returns how many; widens
+ * *first..*last to the numbers of these. */
+static size_t mark_items(struct pp_ms_batch *b, size_t limit, uint64_t *first, uint64_t *last)
 {
-    const struct pp_ms_item *first = b->done.at[kept];
-    size_t to = pp_ms_sorted_place(by_seq, &first->item.seq, pp_ms_by_seq);
-    for (size_t i = to; i < by_seq->n; i++) {
-        struct pp_ms_item *it = by_seq->at[i];
-        if (it->batch != b || it->item.seq < first->item.seq)
-            by_seq->at[to++] = it;
+    size_t n = b->done.n < limit ? b->done.n : limit;
+
+    for (size_t i = 0; i < n; i++) {
+        struct pp_ms_item *it = b->done.at[--b->done.n];
+        it->batch = NULL;
+        *first = it->item.seq < *first ? it->item.seq : *first;
+        *last = it->item.seq > *last ? it->item.seq : *last;
     }
-    by_seq->n = to;
+    return n;
 }
 
-/* Deletes up to `limit` items of a batch, the last finished first. Returns how many. */
-static size_t forget_items(struct pp_memory_store *s, struct pp_ms_batch *b, size_t limit)
+/* Takes the marked items out of the outbox, and frees them. */
+static void sweep(struct pp_memory_store *s, uint64_t first, uint64_t last)
 {
-    size_t n = b->done.n < limit ? b->done.n : limit, kept = b->done.n - n;
-    if (n == 0)
-        return 0;
-    compact(&s->by_seq, b, kept);
-    for (size_t i = kept; i < b->done.n; i++)
-        pp_ms_item_free(s, b->done.at[i]);
-    b->done.n = kept;
-    return n;
+    struct pp_memory_sorted *all = &s->by_seq;
+    size_t from = pp_memory_sorted_place(all, &first, pp_ms_by_seq), to = from;
+
+    for (; from < all->n && ((struct pp_ms_item *)all->at[from])->item.seq <= last; from++) {
+        struct pp_ms_item *it = all->at[from];
+        if (it->batch)
+            all->at[to++] = it;
+        else
+            pp_ms_item_free(s, it);
+    }
+    memmove(&all->at[to], &all->at[from], (all->n - from) * sizeof *all->at);
+    all->n -= from - to;
 }
 
 enum pp_err pp_ms_run_clean(struct pp_memory_store *s, struct pp_store_clean *r)
 {
+    uint64_t first = UINT64_MAX, last = 0;
+
     r->items = 0;
     while (r->items < r->limit && !pp_list_empty(&s->finished)) {
         struct pp_ms_batch *b = pp_container_of(s->finished.head.next, struct pp_ms_batch, in_finished);
         if (b->finished_at >= r->finished_before_ms)
             break;
-        r->items += forget_items(s, b, r->limit - r->items);
+        r->items += mark_items(b, r->limit - r->items, &first, &last);
         if (b->done.n == 0)
             pp_ms_batch_free(s, b);
     }
+    if (r->items > 0)
+        sweep(s, first, last);
     return PP_OK;
 }
 
@@ -129,7 +139,7 @@ static int by_name(const void *key, const void *element)
 
 enum pp_err pp_ms_run_numbers(struct pp_memory_store *s, struct pp_store_numbers *r)
 {
-    struct numbers *numbers = pp_ms_sorted_find(&s->numbers, r->name, by_name);
+    struct numbers *numbers = pp_memory_sorted_find(&s->numbers, r->name, by_name);
     pp_assert(r->n > 0, "no numbers are asked for");
     if (!numbers) {
         size_t n = strlen(r->name) + 1;
@@ -137,7 +147,7 @@ enum pp_err pp_ms_run_numbers(struct pp_memory_store *s, struct pp_store_numbers
         if (!numbers)
             return PP_ENOMEM;
         memcpy(numbers->name, r->name, n);
-        if (!pp_ms_sorted_put(&s->numbers, r->name, by_name, numbers))
+        if (!pp_memory_sorted_put(&s->numbers, r->name, by_name, numbers))
             return PP_ENOMEM;
     }
     r->first = numbers->last + 1;

@@ -22,10 +22,11 @@
 #define PP_ADAPTER_MEMORY_STORE_DATA_H
 
 #include "adapter/memory/memory_store.h"
+#include "adapter/memory/sorted.h"
 #include "base/hash.h"
 #include "base/list.h"
 
-/* --- base: counted texts, sorted arrays (store_base.c) --- */
+/* --- base: counted texts (store_base.c) --- */
 
 /* A counted text belongs to everybody who holds it. NULL is the absent text. */
 
@@ -34,28 +35,6 @@
 pp_must_check bool pp_ms_text_new(const char **to, const char *s);
 const char *pp_ms_text_hold(const char *text);
 void pp_ms_text_drop(const char *text);
-
-/* An array of pointers, in the order of a function that compares a key with an element. */
-struct pp_ms_sorted {
-    void **at;
-    size_t n, cap;
-};
-typedef int pp_ms_order(const void *key, const void *element);
-
-/* Returns the place of the first element that does not come before the key. */
-size_t pp_ms_sorted_place(const struct pp_ms_sorted *s, const void *key, pp_ms_order *order);
-/* Returns the element that equals the key, or NULL. */
-void *pp_ms_sorted_find(const struct pp_ms_sorted *s, const void *key, pp_ms_order *order);
-/* Makes room for at least `n` elements in all. */
-pp_must_check bool pp_ms_sorted_reserve(struct pp_ms_sorted *s, size_t n);
-/* Inserts an element before place `i`; there must be room. */
-void pp_ms_sorted_insert(struct pp_ms_sorted *s, size_t i, void *element);
-void pp_ms_sorted_remove(struct pp_ms_sorted *s, size_t i);
-/* Puts a block from malloc where the key is or belongs, and frees the block that was there. Returns
- * false if out of memory; then it frees the new block. */
-pp_must_check bool pp_ms_sorted_put(struct pp_ms_sorted *s, const void *key, pp_ms_order *order, void *block);
-/* Frees the array and its elements. */
-void pp_ms_sorted_free(struct pp_ms_sorted *s);
 
 /* --- rows --- */
 
@@ -170,11 +149,11 @@ struct pp_ms_batch {
     uint64_t items[PP_ITEM_STATUS_COUNT], photos[PP_OUTCOME_COUNT]; /* of planned items */
     struct pp_code_count *errors;
     size_t n_errors, errors_cap;
-    struct pp_list open;          /* open items, in the order of planning */
-    struct pp_ms_sorted done;     /* finished items */
-    struct pp_ms_sorted parts;    /* of struct pp_ms_part, by number */
-    struct pp_node in_finished;   /* in store->finished once the batch has finished */
-    struct pp_batch_delta *delta; /* what a settlement reports; valid if `call` is the present one */
+    struct pp_list open;           /* open items, in the order of planning */
+    struct pp_memory_sorted done;  /* finished items */
+    struct pp_memory_sorted parts; /* of struct pp_ms_part, by number */
+    struct pp_node in_finished;    /* in store->finished once the batch has finished */
+    struct pp_batch_delta *delta;  /* what a settlement reports; valid if `call` is the present one */
     uint64_t call;
     char id[];
 };
@@ -185,11 +164,11 @@ struct pp_memory_store {
     struct pp_ms_worker *workers;
     struct pp_ms_batch *batches;
     struct pp_list items, tasks;
-    struct pp_list finished;                       /* finished batches by finished_at */
-    struct pp_ms_sorted by_id, by_seq;             /* batches; finished items */
-    struct pp_ms_sorted settings, routes, numbers; /* store_settings.c */
-    char *dataset;                                 /* the first one recorded; NULL: none */
-    char *installation;                            /* the id; NULL: none yet */
+    struct pp_list finished;                           /* finished batches by finished_at */
+    struct pp_memory_sorted by_id, by_seq;             /* batches; finished items */
+    struct pp_memory_sorted settings, routes, numbers; /* store_settings.c */
+    char *dataset;                                     /* the first one recorded; NULL: none */
+    char *installation;                                /* the id; NULL: none yet */
     uint64_t last_task, last_claim, last_seq;
     uint64_t open_items;
     uint64_t waiting[PP_QUEUES], claimed; /* numbers of tasks */
@@ -247,6 +226,8 @@ void pp_ms_worker_check(struct pp_memory_store *s, struct pp_ms_worker *w);
 void pp_ms_object_drop(struct pp_ms_client *c, struct pp_ms_object *object);
 /* Frees a batch without items, and takes it out of the store. */
 void pp_ms_batch_free(struct pp_memory_store *s, struct pp_ms_batch *b);
+/* Forgets what only a deleted item has: its photos without a task, and its name. */
+void pp_ms_forget(struct pp_memory_store *s, const struct pp_ms_item *it);
 /* Frees all rows but items and tasks, when these are freed. */
 void pp_ms_rows_free(struct pp_memory_store *s);
 /* Drops the texts of a photo's record. */

@@ -78,8 +78,8 @@ void pp_ms_batch_check(struct pp_memory_store *s, struct pp_ms_batch *b, int64_t
 
 bool pp_ms_item_reserve(struct pp_memory_store *s, struct pp_ms_batch *b, uint32_t n_photos)
 {
-    return pp_ms_sorted_reserve(&s->by_seq, s->by_seq.n + s->open_items + 1) &&
-           pp_ms_sorted_reserve(&b->done, b->done.n + b->open.n + 1) && pp_ms_errors_reserve(b, n_photos);
+    return pp_memory_sorted_reserve(&s->by_seq, s->by_seq.n + s->open_items + 1) &&
+           pp_memory_sorted_reserve(&b->done, b->done.n + b->open.n + 1) && pp_ms_errors_reserve(b, n_photos);
 }
 
 static void tell(const struct pp_memory_store *s, const struct pp_ms_item *it, enum pp_item_status from)
@@ -102,8 +102,8 @@ static void finish(struct pp_memory_store *s, struct pp_ms_item *it, enum pp_ite
     tell(s, it, from);
     it->item.finished_at = date_ms;
     it->item.seq = ++s->last_seq;
-    pp_ms_sorted_insert(&s->by_seq, s->by_seq.n, it);
-    pp_ms_sorted_insert(&b->done, b->done.n, it);
+    pp_memory_sorted_insert(&s->by_seq, s->by_seq.n, it);
+    pp_memory_sorted_insert(&b->done, b->done.n, it);
     b->items[PP_ITEM_OPEN]--;
     b->items[status]++;
     s->items_finished++;
@@ -194,6 +194,8 @@ void pp_ms_item_free(struct pp_memory_store *s, struct pp_ms_item *it)
     if (it->older)
         it->older->newer = it->newer;
     pp_list_remove(&s->items, &it->node);
+    if (s->options.forgets)
+        pp_ms_forget(s, it);
     for (uint32_t i = 0; i < it->item.n_photos; i++)
         pp_ms_text_drop(it->item.photos[i].outcome.detail);
     free(it);

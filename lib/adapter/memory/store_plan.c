@@ -214,7 +214,7 @@ static enum pp_err keep_part(struct pp_ms_batch *b, const struct pp_rejected_par
     part->n = from->n;
     if (from->n > 0)
         memcpy(part->bytes, from->bytes, from->n);
-    return pp_ms_sorted_put(&b->parts, &from->number, pp_ms_by_number, part) ? PP_OK : PP_ENOMEM;
+    return pp_memory_sorted_put(&b->parts, &from->number, pp_ms_by_number, part) ? PP_OK : PP_ENOMEM;
 }
 
 static bool find_batch(struct plan_state *p)

@@ -136,7 +136,7 @@ static enum pp_err read_those(const struct pp_memory_store *s, struct pp_store_o
         return PP_ENOMEM;
     qsort(seqs, r->n_seqs, sizeof *seqs, ascending);
     for (size_t i = 0; i < r->n_seqs; i++) {
-        struct pp_ms_item *it = pp_ms_sorted_find(&s->by_seq, &seqs[i], pp_ms_by_seq);
+        struct pp_ms_item *it = pp_memory_sorted_find(&s->by_seq, &seqs[i], pp_ms_by_seq);
         if (!it || (i > 0 && seqs[i] == seqs[i - 1]))
             continue;
         if (!pp_ms_item_read(&r->req, it, &r->items[r->n++]))
@@ -146,10 +146,10 @@ static enum pp_err read_those(const struct pp_memory_store *s, struct pp_store_o
 }
 
 /* Returns the place of the first finished item with a higher seq. */
-static size_t place_after(const struct pp_ms_sorted *items, uint64_t seq)
+static size_t place_after(const struct pp_memory_sorted *items, uint64_t seq)
 {
     uint64_t next = seq + 1;
-    return seq == UINT64_MAX ? items->n : pp_ms_sorted_place(items, &next, pp_ms_by_seq);
+    return seq == UINT64_MAX ? items->n : pp_memory_sorted_place(items, &next, pp_ms_by_seq);
 }
 
 enum pp_err pp_ms_run_outbox(struct pp_memory_store *s, struct pp_store_outbox *r)

@@ -139,7 +139,7 @@ struct pp_ms_batch *pp_ms_batch_new(struct pp_memory_store *s, const char *id, s
 {
     struct pp_ms_batch *b = NULL;
     pp_assert(strlen(id) < PP_BATCH_ID_MAX, "a batch id is too long");
-    if (!pp_ms_sorted_reserve(&s->by_id, s->by_id.n + 1))
+    if (!pp_memory_sorted_reserve(&s->by_id, s->by_id.n + 1))
         return NULL;
     FIND_OR_MAKE(s->batches, b, id, id, true);
     if (!b)
@@ -147,7 +147,7 @@ struct pp_ms_batch *pp_ms_batch_new(struct pp_memory_store *s, const char *id, s
     b->client = c;
     b->after_seq = s->last_seq;
     pp_list_init(&b->open);
-    pp_ms_sorted_insert(&s->by_id, pp_ms_sorted_place(&s->by_id, id, pp_ms_by_batch_id), b);
+    pp_memory_sorted_insert(&s->by_id, pp_memory_sorted_place(&s->by_id, id, pp_ms_by_batch_id), b);
     return b;
 }
 
@@ -155,7 +155,7 @@ static void free_batch(struct pp_memory_store *s, struct pp_ms_batch *b)
 {
     free(b->errors);
     free(b->done.at);
-    pp_ms_sorted_free(&b->parts);
+    pp_memory_sorted_free(&b->parts);
     DROP(s->batches, b);
 }
 
@@ -163,11 +163,34 @@ void pp_ms_batch_free(struct pp_memory_store *s, struct pp_ms_batch *b)
 {
     pp_assert(b->finished_at && b->done.n == 0, "a batch is deleted before its items");
     pp_list_remove(&s->finished, &b->in_finished);
-    pp_ms_sorted_remove(&s->by_id, pp_ms_sorted_place(&s->by_id, b->id, pp_ms_by_batch_id));
+    pp_memory_sorted_remove(&s->by_id, pp_memory_sorted_place(&s->by_id, b->id, pp_ms_by_batch_id));
     free_batch(s, b);
 }
 
 /* --- the end --- */
+
+static void free_photo(struct pp_ms_client *c, struct pp_ms_photo *photo)
+{
+    pp_ms_record_drop(&photo->record);
+    DROP(c->photos, photo);
+}
+
+void pp_ms_forget(struct pp_memory_store *s, const struct pp_ms_item *it)
+{
+    struct pp_ms_client *c = pp_ms_client(s, it->item.client, false);
+
+    for (uint32_t i = 0; i < it->item.n_photos; i++) {
+        struct pp_ms_photo *photo = pp_ms_photo(c, &it->item.photos[i].key, false);
+        if (!photo || photo->task)
+            continue;
+        struct pp_ms_object *object = photo->object;
+        if (object && --object->photos == 0)
+            DROP(c->objects, object);
+        free_photo(c, photo);
+    }
+    if (!it->name->newest)
+        DROP(c->names, it->name);
+}
 
 static void free_client(struct pp_memory_store *s, struct pp_ms_client *c)
 {
@@ -176,8 +199,7 @@ static void free_client(struct pp_memory_store *s, struct pp_ms_client *c)
     struct pp_ms_domain *domain, *next_domain;
     struct pp_ms_name *name, *next_name;
     HASH_ITER (hh, c->photos, photo, next_photo) {
-        pp_ms_record_drop(&photo->record);
-        DROP(c->photos, photo);
+        free_photo(c, photo);
     }
     HASH_ITER (hh, c->objects, object, next_object) {
         DROP(c->objects, object);

@@ -42,7 +42,7 @@ static enum pp_err read_several(const struct pp_memory_store *s, struct pp_store
         memcpy(ids, r->ids, r->n_ids * sizeof *ids);
     qsort(ids, r->n_ids, sizeof *ids, by_text);
     for (size_t i = 0; i < r->n_ids; i++) {
-        const struct client_block *c = pp_ms_sorted_find(&s->settings, ids[i], by_id);
+        const struct client_block *c = pp_memory_sorted_find(&s->settings, ids[i], by_id);
         if (c && !read_client(r, c))
             return PP_ENOMEM;
     }
@@ -51,14 +51,14 @@ static enum pp_err read_several(const struct pp_memory_store *s, struct pp_store
 
 enum pp_err pp_ms_run_clients(struct pp_memory_store *s, struct pp_store_clients *r)
 {
-    const struct pp_ms_sorted *all = &s->settings;
+    const struct pp_memory_sorted *all = &s->settings;
     size_t limit = r->id ? 1 : r->limit;
     r->n = 0;
     r->more = false;
     if (!r->id && r->ids)
         return read_several(s, r);
     const char *from = r->id ? r->id : r->after ? r->after : "";
-    size_t i = pp_ms_sorted_place(all, from, by_id);
+    size_t i = pp_memory_sorted_place(all, from, by_id);
     if (!r->id && i < all->n && by_id(from, all->at[i]) == 0)
         i++; /* the page begins after this client */
     limit = limit < all->n - i ? limit : all->n - i;
@@ -87,7 +87,7 @@ enum pp_err pp_ms_run_put_client(struct pp_memory_store *s, struct pp_store_put_
     c->client.id = memcpy(c->texts, from->id, id_n);
     if (from->headers)
         c->client.headers = memcpy(c->texts + id_n, from->headers, headers_n);
-    return pp_ms_sorted_put(&s->settings, from->id, by_id, c) ? PP_OK : PP_ENOMEM;
+    return pp_memory_sorted_put(&s->settings, from->id, by_id, c) ? PP_OK : PP_ENOMEM;
 }
 
 /* --- routes --- */
@@ -120,7 +120,7 @@ static bool read_route(struct pp_store_routes *r, const struct route_block *from
 
 enum pp_err pp_ms_run_routes(struct pp_memory_store *s, struct pp_store_routes *r)
 {
-    const struct pp_ms_sorted *all = &s->routes;
+    const struct pp_memory_sorted *all = &s->routes;
     struct place after = {r->after_client ? r->after_client : "", r->after_domain ? r->after_domain : ""};
     if (r->client && strcmp(after.client, r->client) < 0)
         after = (struct place){r->client, ""};
@@ -129,7 +129,7 @@ enum pp_err pp_ms_run_routes(struct pp_memory_store *s, struct pp_store_routes *
     r->rows = pp_arena_array(r->req.arena, r->limit < all->n ? r->limit : all->n, sizeof *r->rows);
     if (!r->rows)
         return PP_ENOMEM;
-    for (size_t i = pp_ms_sorted_place(all, &after, by_place); i < all->n; i++) {
+    for (size_t i = pp_memory_sorted_place(all, &after, by_place); i < all->n; i++) {
         const struct route_block *route = all->at[i];
         if (r->client && strcmp(r->client, route->row.client) != 0)
             break;
@@ -156,7 +156,7 @@ enum pp_err pp_ms_run_save_routes(struct pp_memory_store *s, struct pp_store_sav
         route->row = *from;
         route->row.client = memcpy(route->texts, from->client, client_n);
         route->row.domain = memcpy(route->texts + client_n, from->domain, domain_n);
-        if (!pp_ms_sorted_put(&s->routes, &place, by_place, route))
+        if (!pp_memory_sorted_put(&s->routes, &place, by_place, route))
             return PP_ENOMEM;
     }
     return PP_OK;
@@ -164,7 +164,7 @@ enum pp_err pp_ms_run_save_routes(struct pp_memory_store *s, struct pp_store_sav
 
 void pp_ms_settings_free(struct pp_memory_store *s)
 {
-    pp_ms_sorted_free(&s->settings);
-    pp_ms_sorted_free(&s->routes);
-    pp_ms_sorted_free(&s->numbers);
+    pp_memory_sorted_free(&s->settings);
+    pp_memory_sorted_free(&s->routes);
+    pp_memory_sorted_free(&s->numbers);
 }
