@@ -243,6 +243,20 @@ int64_t pp_backlog_get(const struct pp_backlog *b, const char *client, uint8_t q
     return e ? e->due_ms[queue] : PP_BACKLOG_NEVER;
 }
 
+static uint32_t queues_until(const struct entry *e, int64_t due_ms)
+{
+    uint32_t queues = 0;
+    for (size_t q = 0; q < PP_QUEUES; q++)
+        queues |= e->due_ms[q] <= due_ms ? 1u << q : 0;
+    return queues;
+}
+
+uint32_t pp_backlog_queues(const struct pp_backlog *b, const char *client, int64_t due_ms)
+{
+    const struct entry *e = find(b, client);
+    return e ? queues_until(e, due_ms) : 0;
+}
+
 size_t pp_backlog_due(struct pp_backlog *b, int64_t now_ms, uint32_t mask, struct pp_backlog_due *out,
                       size_t cap)
 {
@@ -254,12 +268,9 @@ size_t pp_backlog_due(struct pp_backlog *b, int64_t now_ms, uint32_t mask, struc
     size_t n = 0, left = b->ready.n;
     pp_list_each (node, &b->ready) {
         struct entry *e = pp_container_of(node, struct entry, node);
-        uint32_t queues = 0;
         if (n == cap || left-- == 0)
             break;
-        for (size_t q = 0; q < PP_QUEUES; q++)
-            if (e->due_ms[q] <= now_ms && (mask & (1u << q)))
-                queues |= 1u << q;
+        uint32_t queues = queues_until(e, now_ms) & mask;
         if (queues) {
             out[n++] = (struct pp_backlog_due){e->client, queues};
             ready_remove(b, e);

@@ -57,6 +57,9 @@ void pp_backlog_drop(struct pp_backlog *b, const char *client);
 /* Returns the queue's due time, or PP_BACKLOG_NEVER if there is none. */
 int64_t pp_backlog_get(const struct pp_backlog *b, const char *client, uint8_t queue);
 
+/* Returns the client's queues with a due time of due_ms or earlier, one bit for each. */
+uint32_t pp_backlog_queues(const struct pp_backlog *b, const char *client, int64_t due_ms);
+
 /* Finds clients with a task due at now_ms in a queue of `mask`. Writes at most `cap` of them into
  * `out` and returns how many. Each moves to the end of the ring. Their due times stay; the caller
  * sets new ones. */

@@ -137,6 +137,17 @@ static void check_due(struct pp_backlog *b, int64_t model[CLIENTS][PP_QUEUES], i
     assert_int_equal(pp_backlog_next_ms(b, now), next == NEVER ? NEVER : next > now ? next : now);
 }
 
+static void check_client(const struct pp_backlog *b, const char *name, const int64_t due_ms[PP_QUEUES],
+                         int64_t until)
+{
+    uint32_t queues = 0;
+    for (uint8_t q = 0; q < PP_QUEUES; q++) {
+        assert_int_equal(pp_backlog_get(b, name, q), due_ms[q]);
+        queues |= due_ms[q] <= until ? 1u << q : 0;
+    }
+    assert_int_equal(pp_backlog_queues(b, name, until), queues);
+}
+
 static void it_agrees_with_a_model(void **state)
 {
     (void)state;
@@ -176,6 +187,7 @@ static void it_agrees_with_a_model(void **state)
                 now += pp_test_between(&s, 0, 10);
                 check_due(b, model, now, (uint32_t)pp_test_rnd(&s) & ALL,
                           (size_t)pp_test_between(&s, 0, CLIENTS));
+                check_client(b, name, model[i], pp_test_between(&s, 0, 1) ? due : NEVER - 1);
             }
         }
         pp_backlog_free(b);

@@ -65,7 +65,8 @@ struct claim_queues {
 struct claim_client {
     UT_hash_handle hh;
     struct pp_claimer *claimer;
-    enum claim_state state; /* The client's state; only claim_set_state() changes it. */
+    enum claim_state state;   /* The client's state; only claim_set_state() changes it. */
+    struct pp_node held_node; /* The client is in claimer->held while its state is CLAIM_HELD. */
     struct claim_settings settings;
     struct pp_slot slot;
     struct claim_queues queues;
@@ -179,11 +180,13 @@ struct pp_claimer {
     uint32_t requests;         /* Number of requests to ports in flight, without those of the cycle. */
     uint32_t tier_in_flight[PP_TIERS_MAX];
     uint32_t suspects_in_flight;
-    size_t unsettled, held, hops_waiting;
-    int64_t placed_ms; /* claim_let_go() last looked at the slots at this loop time. */
-    uint32_t ended;    /* Number of transfers that ended since the last cycle. */
-    uint32_t enough;   /* When `ended` reaches this number, the next cycle starts without delay. */
-    double rate;       /* Number of tasks claimed per second, measured at `rate_ms`. */
+    size_t unsettled, hops_waiting;
+    struct pp_list held; /* Links the clients of which the worker holds a slot. */
+    int64_t placed_ms;   /* claim_let_go() last looked at the slots at this loop time. */
+    int64_t tidied_ms;   /* pp_claimer_tend_slots() last looked at all clients at this loop time. */
+    uint32_t ended;      /* Number of transfers that ended since the last cycle. */
+    uint32_t enough;     /* When `ended` reaches this number, the next cycle starts without delay. */
+    double rate;         /* Number of tasks claimed per second, measured at `rate_ms`. */
     int64_t rate_ms;
     /* Links the clients with parked transfers; the first client is served next. */
     struct pp_list parked;
@@ -230,10 +233,11 @@ int64_t claim_longest_ahead_ms(const struct pp_claimer *claimer);
 /* Returns the tier in which a task of `tier` runs: the last tier, if the configuration has fewer
  * tiers now than when the task was written. */
 uint8_t claim_tier(const struct pp_claimer *claimer, uint8_t tier);
-/* Returns true if this worker takes tasks of the queue. */
-bool claim_serves(const struct pp_claimer *claimer, uint8_t queue);
-/* Returns true if the backlog has no due time for `c` in any queue that this worker serves. */
-bool claim_nothing_due(const struct claim_client *c);
+/* Returns the queues from which this worker takes tasks, one bit for each. */
+uint32_t claim_served(const struct pp_claimer *claimer);
+/* Returns the queues that this worker serves, and in which `c` has tasks due at due_ms (by the wall
+ * clock) or earlier. */
+uint32_t claim_due(const struct claim_client *c, int64_t due_ms);
 /* Takes the queues of the mask out of the backlog. claim_unblock_in() puts all blocked queues of
  * `c` back, due in `ms`. */
 void claim_block(struct claim_client *c, uint32_t queues);

@@ -66,12 +66,10 @@ void claim_set_state(struct claim_client *c, enum claim_state to)
     struct pp_claimer *claimer = c->claimer;
 
     pp_assert(legal[c->state][to], "a client changes as the table of states does not allow");
-    if (c->state == CLAIM_HELD) {
-        pp_assert(claimer->held > 0, "fewer slots are held than clients hold");
-        claimer->held--;
-    }
+    if (c->state == CLAIM_HELD)
+        pp_list_remove(&claimer->held, &c->held_node);
     if (to == CLAIM_HELD)
-        claimer->held++;
+        pp_list_push(&claimer->held, &c->held_node);
     c->state = to;
 }
 
@@ -136,14 +134,11 @@ const char *pp_claim_reason_text(enum pp_claim_reason reason)
 bool pp_claimer_view(struct pp_claimer *claimer, const char *client, struct pp_claimer_view *view)
 {
     struct claim_client *c = claim_client_find(claimer, client);
-    int64_t now = pp_loop_now(claimer->o.loop), wall = claim_wall(claimer);
-    uint32_t due = 0;
+    int64_t now = pp_loop_now(claimer->o.loop);
 
     if (!c)
         return false;
-    for (uint8_t q = 0; q < PP_QUEUES; q++)
-        if (claim_serves(claimer, q) && pp_backlog_get(claimer->backlog, c->id, q) <= wall)
-            due |= 1u << q;
+    uint32_t due = claim_due(c, claim_wall(claimer));
     *view = (struct pp_claimer_view){.rpm = c->settings.rpm,
                                      .concurrency = c->settings.concurrency,
                                      .in_flight = c->slot.in_flight,
@@ -178,17 +173,18 @@ uint8_t claim_tier(const struct pp_claimer *claimer, uint8_t tier)
     return tier < n ? tier : (uint8_t)(n - 1);
 }
 
-bool claim_serves(const struct pp_claimer *claimer, uint8_t queue)
+uint32_t claim_served(const struct pp_claimer *claimer)
 {
-    return queue == PP_QUEUE_SUSPECT || claimer->o.params->tiers_served & (1u << claim_tier(claimer, queue));
+    uint32_t served = 1u << PP_QUEUE_SUSPECT;
+    for (uint8_t tier = 0; tier < PP_QUEUE_SUSPECT; tier++)
+        if (claimer->o.params->tiers_served & (1u << claim_tier(claimer, tier)))
+            served |= 1u << tier;
+    return served;
 }
 
-bool claim_nothing_due(const struct claim_client *c)
+uint32_t claim_due(const struct claim_client *c, int64_t due_ms)
 {
-    for (uint8_t q = 0; q < PP_QUEUES; q++)
-        if (claim_serves(c->claimer, q) && pp_backlog_get(c->claimer->backlog, c->id, q) != PP_BACKLOG_NEVER)
-            return false;
-    return true;
+    return pp_backlog_queues(c->claimer->backlog, c->id, due_ms) & claim_served(c->claimer);
 }
 
 void claim_block(struct claim_client *c, uint32_t queues)

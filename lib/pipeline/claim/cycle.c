@@ -340,7 +340,7 @@ void pp_claimer_requeue(struct pp_claimer *claimer, const struct pp_backlog_row 
 
     for (size_t i = 0; i < n; i++) {
         const struct claim_client *c = claim_client_find(claimer, rows[i].client);
-        if (c && c->state == CLAIM_HELD && claim_serves(claimer, rows[i].queue))
+        if (c && c->state == CLAIM_HELD && claim_served(claimer) & (1u << rows[i].queue))
             on_backlog(claimer, &rows[i], 1);
         else
             coord->ops->announce(coord, &rows[i], 1);
@@ -381,6 +381,7 @@ enum pp_err pp_claimer_open(const struct pp_claimer_options *options, struct pp_
     if (!claimer)
         return PP_ENOMEM;
     claimer->o = *o;
+    pp_list_init(&claimer->held);
     pp_list_init(&claimer->parked);
     pp_list_init(&claimer->freed);
     claimer->backlog = pp_backlog_new(PP_CLIENTS_MAX);
@@ -481,5 +482,5 @@ size_t pp_claimer_in_flight(const struct pp_claimer *claimer)
 
 size_t pp_claimer_slots(const struct pp_claimer *claimer)
 {
-    return claimer->held;
+    return claimer->held.n;
 }

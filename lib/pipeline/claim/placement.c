@@ -59,10 +59,7 @@ static bool starves(const struct claim_client *c, int64_t wall)
 {
     int64_t overdue = wall - CLAIM_OVERDUE_LEASES * c->claimer->o.params->lease_ms;
 
-    for (uint8_t q = 0; q < PP_QUEUE_SUSPECT; q++)
-        if (!claim_serves(c->claimer, q) && pp_backlog_get(c->claimer->backlog, c->id, q) <= overdue)
-            return true;
-    return false;
+    return pp_backlog_queues(c->claimer->backlog, c->id, overdue) & ~claim_served(c->claimer);
 }
 
 static struct neighbours neighbours_of(const struct pp_claimer *claimer)
@@ -191,17 +188,17 @@ static bool belongs_elsewhere(const struct claim_client *c, int64_t now)
 
 void claim_let_go(struct pp_claimer *claimer)
 {
-    struct claim_client *c, *next;
-    size_t most = claimer->held / LET_GO_ONE_IN + 1, n = 0;
+    size_t most = claimer->held.n / LET_GO_ONE_IN + 1, n = 0;
     int64_t now = pp_loop_now(claimer->o.loop);
 
     if (now - claimer->placed_ms < CLAIM_SETTLED_MS || claimer->draining)
         return;
     claimer->placed_ms = now;
-    HASH_ITER (hh, claimer->clients, c, next) {
+    pp_list_each (node, &claimer->held) {
+        struct claim_client *c = pp_container_of(node, struct claim_client, held_node);
         if (n == most)
             return;
-        if (c->state != CLAIM_HELD || c->leaving)
+        if (c->leaving)
             continue;
         c->leaving = belongs_elsewhere(c, now);
         n += c->leaving;

@@ -234,7 +234,7 @@ static void on_slot_released(struct claim_client *c)
     c->leaving = false;
     pp_slot_released(&c->slot);
     claim_set_state(c, CLAIM_WANTED);
-    if (c->queues.blocked == 0 && claim_nothing_due(c) && !c->settings.loading) {
+    if (c->queues.blocked == 0 && claim_due(c, PP_BACKLOG_NEVER - 1) == 0 && !c->settings.loading) {
         claim_client_free(c);
         return;
     }
@@ -295,7 +295,7 @@ static bool referred_to(const struct claim_client *c)
 static bool idle(const struct claim_client *c, int64_t now)
 {
     return c->unsettled == 0 && c->slot.in_flight == 0 && c->queues.blocked == 0 && !referred_to(c) &&
-           now - c->active_ms >= CLAIM_IDLE_MS && claim_nothing_due(c);
+           now - c->active_ms >= CLAIM_IDLE_MS && claim_due(c, PP_BACKLOG_NEVER - 1) == 0;
 }
 
 /* Returns true if a resource of this worker has failed for a long time, and other workers, if there
@@ -307,49 +307,69 @@ static bool hands_over(const struct pp_claimer *claimer)
 
 static bool pick_done(const struct claim_client *c, int64_t now)
 {
-    if (c->state != CLAIM_HELD || c->unsettled > 0 || c->slot.in_flight > 0 || referred_to(c))
+    if (c->unsettled > 0 || c->slot.in_flight > 0 || referred_to(c))
         return false;
     return c->leaving || idle(c, now) || hands_over(c->claimer);
 }
 
 static bool pick_renewal(const struct claim_client *c, int64_t now)
 {
-    return c->state == CLAIM_HELD && pp_slot_renewal_due(&c->slot, now);
+    return pp_slot_renewal_due(&c->slot, now);
 }
 
-/* Returns true if the settings of a client that this worker serves, or would serve if it were not
- * paused, are to be read again, so that they do not become stale. */
+/* Returns true if the settings are to be read again, so that they do not become stale. */
 static bool pick_reread(const struct claim_client *c, int64_t now)
 {
-    return (c->state == CLAIM_HELD || c->settings.paused) && !c->settings.loading &&
-           now - c->settings.read_ms >= CLAIM_REREAD_MS;
+    return !c->settings.loading && now - c->settings.read_ms >= CLAIM_REREAD_MS;
 }
 
-static bool pick_held(const struct claim_client *c, int64_t now)
+static bool pick_all(const struct claim_client *c, int64_t now)
 {
+    (void)c;
     (void)now;
-    return c->state == CLAIM_HELD;
+    return true;
 }
 
-/* Calls `act` for all clients for which `pick` returns true, in batches of at most SLOT_BATCH. */
-static void for_batches(struct pp_claimer *claimer, bool (*pick)(const struct claim_client *c, int64_t now),
-                        void (*act)(struct pp_claimer *claimer, struct claim_client **clients, size_t n))
+/* Clients for which one request is made. */
+struct batch {
+    void (*act)(struct pp_claimer *claimer, struct claim_client **clients, size_t n);
+    struct claim_client *clients[SLOT_BATCH];
+    size_t n;
+};
+
+static void batch_send(struct pp_claimer *claimer, struct batch *b)
 {
-    struct claim_client *batch[SLOT_BATCH], *c, *next;
-    size_t n = 0;
+    if (b->n > 0)
+        b->act(claimer, b->clients, b->n);
+    b->n = 0;
+}
+
+static void batch_add(struct pp_claimer *claimer, struct batch *b, struct claim_client *c)
+{
+    b->clients[b->n++] = c;
+    if (b->n == SLOT_BATCH)
+        batch_send(claimer, b);
+}
+
+/* Calls `act` for the clients that hold a slot and for which `pick` returns true. */
+static void for_held(struct pp_claimer *claimer, bool (*pick)(const struct claim_client *c, int64_t now),
+                     void (*act)(struct pp_claimer *claimer, struct claim_client **clients, size_t n))
+{
+    struct batch b = {.act = act};
     int64_t now = pp_loop_now(claimer->o.loop);
 
-    HASH_ITER (hh, claimer->clients, c, next) {
-        if (!pick(c, now))
-            continue;
-        batch[n++] = c;
-        if (n == SLOT_BATCH) {
-            act(claimer, batch, n);
-            n = 0;
-        }
+    pp_list_each (node, &claimer->held) {
+        struct claim_client *c = pp_container_of(node, struct claim_client, held_node);
+        if (pick(c, now))
+            batch_add(claimer, &b, c);
     }
-    if (n > 0)
-        act(claimer, batch, n);
+    batch_send(claimer, &b);
+}
+
+/* Returns true if this worker reads settings again: another process may change them. */
+static bool rereads(const struct pp_claimer *claimer)
+{
+    return !claimer->o.params->sole_worker && !claimer->draining;
 }
 
 /* Returns true if the client has blocked queues but nothing in flight that would unblock them. This
@@ -361,36 +381,51 @@ static bool forgotten(const struct claim_client *c)
     return c->queues.blocked != 0 && c->slot.in_flight == 0 && !c->settings.paused && still;
 }
 
+/* Looks at all clients, also at those that other workers serve. */
+static void tidy(struct pp_claimer *claimer, int64_t now)
+{
+    struct batch reread = {.act = claim_settings_load};
+    struct claim_client *c, *next;
+
+    claimer->tidied_ms = now;
+    HASH_ITER (hh, claimer->clients, c, next) {
+        /* the worker would serve the client if it were not paused */
+        if (c->settings.paused && c->state != CLAIM_HELD && pick_reread(c, now) && rereads(claimer))
+            batch_add(claimer, &reread, c);
+        else if (c->state == CLAIM_WANTED && idle(c, now))
+            claim_client_free(c);
+        else if (forgotten(c))
+            claim_unblock_in(c, 0);
+    }
+    batch_send(claimer, &reread);
+}
+
 void pp_claimer_tend_slots(struct pp_claimer *claimer)
 {
-    struct claim_client *c, *next;
     int64_t now = pp_loop_now(claimer->o.loop);
 
-    HASH_ITER (hh, claimer->clients, c, next) {
+    pp_list_each (node, &claimer->held) {
+        struct claim_client *c = pp_container_of(node, struct claim_client, held_node);
         /* Another worker may have held the slot since the lease ended, and this log lacks the
          * requests that the other worker sent. */
-        if (c->state == CLAIM_HELD && pp_slot_expired(&c->slot, now) && !claimer->o.params->sole_worker)
+        if (pp_slot_expired(&c->slot, now) && !claimer->o.params->sole_worker)
             on_slot_lost(c);
     }
     for (uint32_t i = 0; i < claimer->n_loops && hands_over(claimer); i++)
         pp_fetch_loop_give_up(claimer->loops[i]);
     claim_let_go(claimer);
-    for_batches(claimer, pick_done, release);
-    for_batches(claimer, pick_renewal, renew);
-    if (!claimer->o.params->sole_worker && !claimer->draining)
-        for_batches(claimer, pick_reread, claim_settings_load);
-    HASH_ITER (hh, claimer->clients, c, next) {
-        if (c->state == CLAIM_WANTED && idle(c, now))
-            claim_client_free(c);
-        else if (forgotten(c))
-            claim_unblock_in(c, 0);
-    }
-    claimer->o.metrics->slots_held = claimer->held;
+    for_held(claimer, pick_done, release);
+    for_held(claimer, pick_renewal, renew);
+    if (rereads(claimer))
+        for_held(claimer, pick_reread, claim_settings_load);
+    if (now - claimer->tidied_ms >= CLAIM_TIDY_MS)
+        tidy(claimer, now);
+    claimer->o.metrics->slots_held = claimer->held.n;
 }
 
 bool pp_claimer_release_slots(struct pp_claimer *claimer)
 {
     claimer->releasing = true;
-    for_batches(claimer, pick_held, release);
-    return claimer->held == 0 && claimer->requests == 0;
+    for_held(claimer, pick_all, release);
+    return pp_list_empty(&claimer->held) && claimer->requests == 0;
 }

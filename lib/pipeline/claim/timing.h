@@ -31,6 +31,8 @@ enum {
     CLAIM_SETTINGS_MS = 60000,
     /* --- intervals of slots --- */
     CLAIM_IDLE_MS = 10000, /* a slot without tasks is released after this time */
+    /* The worker looks this often at the clients that other workers serve: frees idle ones. */
+    CLAIM_TIDY_MS = 5000,
     /* After a resource of this worker has failed for this long, the worker leaves its slots and
      * tasks to other workers. */
     CLAIM_HAND_OVER_MS = 30000,
@@ -59,7 +61,8 @@ _Static_assert(CLAIM_AHEAD_GRID_MS % CLAIM_AHEAD_LEAD_MS == 0, "the lead does no
 _Static_assert(CLAIM_RECHECK_MS <= CLAIM_TRY_AGAIN_MS, "a full tier waits longer than a failed port");
 _Static_assert(CLAIM_TRY_AGAIN_MS % CLAIM_REFUSED_GRID_MS == 0, "retries after failures leave the grid");
 /* Settings are read again before they are stale, even if the first reads fail. */
-_Static_assert(CLAIM_SETTINGS_MS - CLAIM_REREAD_MS >= 20 * CLAIM_TRY_AGAIN_MS, "settings are read too late");
+_Static_assert(CLAIM_SETTINGS_MS - CLAIM_REREAD_MS >= 20 * CLAIM_TRY_AGAIN_MS + CLAIM_TIDY_MS,
+               "settings are read too late");
 /* A worker requests a slot only after the workers with a higher score have had their turn. */
 _Static_assert(CLAIM_HINT_MS >= CLAIM_AFTER_YOU_MS, "a hint is followed before the first worker's turn");
 _Static_assert(CLAIM_AFTER_ALL_MS % CLAIM_AFTER_YOU_MS == 0, "the cap cuts a turn");
