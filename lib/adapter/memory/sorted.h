@@ -22,8 +22,8 @@ void *pp_memory_sorted_find(const struct pp_memory_sorted *s, const void *key, p
 bool pp_memory_sorted_reserve(struct pp_memory_sorted *s, size_t n);
 /* Inserts an element as the i-th. There must be room for it. */
 void pp_memory_sorted_insert(struct pp_memory_sorted *s, size_t i, void *element);
-/* Puts a block from malloc() where the key is or belongs, and frees the block that was there. Returns
- * false when out of memory; then it frees the new block. */
+/* Puts a block from malloc() where the key is or belongs, and frees the block that was there.
+ * Returns false when out of memory; then it frees the new block. */
 bool pp_memory_sorted_put(struct pp_memory_sorted *s, const void *key, pp_memory_order *order, void *block);
 /* Removes the i-th element, and returns it. */
 void *pp_memory_sorted_remove(struct pp_memory_sorted *s, size_t i);

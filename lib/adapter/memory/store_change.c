@@ -75,8 +75,8 @@ enum pp_err pp_ms_run_retier(struct pp_memory_store *s, struct pp_store_retier *
 
 /* --- clean --- */
 
-/* Marks up to `limit` items of a batch as deleted, the last finished first. Returns how many; widens
- * *first..*last to the numbers of these. */
+/* Marks up to `limit` items of a batch as deleted, the last finished first. Returns how many;
+ * widens *first..*last to their numbers. */
 static size_t mark_items(struct pp_ms_batch *b, size_t limit, uint64_t *first, uint64_t *last)
 {
     size_t n = b->done.n < limit ? b->done.n : limit;

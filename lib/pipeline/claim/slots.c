@@ -331,20 +331,20 @@ static bool pick_all(const struct claim_client *c, int64_t now)
 }
 
 /* Clients for which one request is made. */
-struct batch {
+struct claim_batch {
     void (*act)(struct pp_claimer *claimer, struct claim_client **clients, size_t n);
     struct claim_client *clients[SLOT_BATCH];
     size_t n;
 };
 
-static void batch_send(struct pp_claimer *claimer, struct batch *b)
+static void batch_send(struct pp_claimer *claimer, struct claim_batch *b)
 {
     if (b->n > 0)
         b->act(claimer, b->clients, b->n);
     b->n = 0;
 }
 
-static void batch_add(struct pp_claimer *claimer, struct batch *b, struct claim_client *c)
+static void batch_add(struct pp_claimer *claimer, struct claim_batch *b, struct claim_client *c)
 {
     b->clients[b->n++] = c;
     if (b->n == SLOT_BATCH)
@@ -355,7 +355,7 @@ static void batch_add(struct pp_claimer *claimer, struct batch *b, struct claim_
 static void for_held(struct pp_claimer *claimer, bool (*pick)(const struct claim_client *c, int64_t now),
                      void (*act)(struct pp_claimer *claimer, struct claim_client **clients, size_t n))
 {
-    struct batch b = {.act = act};
+    struct claim_batch b = {.act = act};
     int64_t now = pp_loop_now(claimer->o.loop);
 
     pp_list_each (node, &claimer->held) {
@@ -384,7 +384,7 @@ static bool forgotten(const struct claim_client *c)
 /* Looks at all clients, also at those that other workers serve. */
 static void tidy(struct pp_claimer *claimer, int64_t now)
 {
-    struct batch reread = {.act = claim_settings_load};
+    struct claim_batch reread = {.act = claim_settings_load};
     struct claim_client *c, *next;
 
     claimer->tidied_ms = now;

@@ -1,6 +1,6 @@
-/* queue.c: the queue of events of a world, a heap in the order of (time, order). Each event knows its
- * place, so that any event can be removed. The slots repeat the keys, so that comparing touches no
- * event. A slot has WAYS children, which lie side by side: with a hundred thousand events, a
+/* queue.c: the queue of events of a world, a heap in the order of (time, order). Each event knows
+ * its place, so that any event can be removed. The slots repeat the keys, so that comparing touches
+ * no event. A slot has WAYS children, which lie side by side: with a hundred thousand events, a
  * removal waits for memory half as often as in a binary heap. */
 #include <stdlib.h>
 
