@@ -188,6 +188,27 @@ static void no_more_is_taken_than_there_is(void **state)
     }
 }
 
+/* The limit is lowered and raised again while 8 requests of a crashed holder are in flight. */
+static void a_lower_limit_forgets_nothing(void **state)
+{
+    struct coord_kit *k = *state;
+    struct pp_slot_want w = ck_acquire(k, "w1", want(100, 8, 1), T0);
+    struct pp_slot_renewal r = renewal(&w);
+
+    r.in_flight = 8;
+    r.busy_until_ms = T0 + 1000000;
+    assert_false(ck_renew(k, "w1", r, T0));
+    w = ck_acquire(k, "w2", want(100, 4, 1), T0 + LEASE);
+    assert_true(w.granted);
+    assert_int_equal(w.taken, 4);
+    ck_release(k, "w2", renewal(&w), T0 + LEASE);
+    for (uint32_t i = 0; i < 2; i++) {
+        w = ck_acquire(k, i ? "w4" : "w3", want(100, 8, 2), T0 + LEASE);
+        assert_true(w.granted);
+        assert_int_equal(w.taken, 4);
+    }
+}
+
 static void a_crash_before_the_first_renewal_forgets_nothing(void **state)
 {
     struct coord_kit *k = *state;
@@ -759,6 +780,7 @@ int pp_suite_coordinator_fleet(void)
         TEST(clocks_may_differ),
         TEST(what_may_be_in_flight_stays_taken),
         TEST(no_more_is_taken_than_there_is),
+        TEST(a_lower_limit_forgets_nothing),
         TEST(a_crash_before_the_first_renewal_forgets_nothing),
         TEST(another_cut_waits_for_all_of_the_old),
         TEST(a_new_cut_divides_what_was_sent),

@@ -230,6 +230,15 @@ static bool cut_anew(const struct acquire *a, struct pp_mc_client *c, struct pp_
     return ok;
 }
 
+/* Returns true if all places of the share are taken. grant() reports no more as taken than the share
+ * has, so more requests than that may be in flight. */
+static bool all_taken(const struct acquire *a, const struct pp_mc_client *c, uint32_t k)
+{
+    const struct pp_mc_share *share = &c->shares[k];
+    return share->taken > 0 && share->taken_till_ms > a->now_ms &&
+           share->taken >= pp_mc_part(c->cut.concurrency, c->cut.n, k);
+}
+
 /* Divides what earlier holders left among the shares of a new cut. Nobody holds a share of the old
  * one. */
 static bool recut(const struct acquire *a, struct pp_mc_client *c, struct pp_mc_cut cut)
@@ -238,10 +247,12 @@ static bool recut(const struct acquire *a, struct pp_mc_client *c, struct pp_mc_
     struct left l;
     uint64_t taken = 0;
     int64_t till_ms = 0;
+    bool all = false;
 
     for (uint32_t k = 0; k <= c->cut.n; k++) {
         if (k < c->cut.n) {
             left_of(a, c, k, &l);
+            all |= all_taken(a, c, k);
         } else { /* the lost data set may have had a higher limit, or none */
             l = (struct left){0};
             left_unseen(a, cut.rpm, cut.concurrency, &l);
@@ -250,6 +261,8 @@ static bool recut(const struct acquire *a, struct pp_mc_client *c, struct pp_mc_
         taken += l.taken;
         till_ms = later(till_ms, l.till_ms);
     }
+    if (all && taken < cut.concurrency)
+        taken = cut.concurrency;
     join_sums(&sums, times_max(cut.n));
     bool ok = cut_anew(a, c, cut, &sums, taken, till_ms);
     free(sums.of);

@@ -140,17 +140,24 @@ local function deal_marks(sums, cut)
   return out
 end
 
+-- Returns true if all places of a share are taken. grant() reports no more as taken than the share
+-- has, so more requests than that may be in flight.
+local function all_taken(old, k, r)
+  return r.taken > 0 and r.taken_till > now and r.taken >= SHARE_PART(old.concurrency, old.n, k)
+end
+
 -- Makes a new cut of a client while nobody holds a share of the old one: divides what earlier
 -- holders left among the new shares.
 local function recut(key, old, rows, cut)
   local most = math.max(RECUT_TIMES_MIN, math.min(math.floor(RECUT_MARKS / cut.n), RECUT_TIMES_MAX))
-  local sums, taken, till = sums_new(most), 0, 0
+  local sums, taken, till, all = sums_new(most), 0, 0, false
   work = work + old.n + cut.n
   for k = 0, old.n - 1 do
     local r = rows[k]
     local spent, marks, t, t_till
     if r then
       spent, marks, t, t_till = left(key, k, r)
+      all = all or all_taken(old, k, r)
     else
       spent, marks, t, t_till = left_unseen(old, k)
     end
@@ -165,6 +172,9 @@ local function recut(key, old, rows, cut)
     if set.began + lease + longest > now then
       taken, till = taken + cut.concurrency, math.max(till, set.began + lease + longest)
     end
+  end
+  if all then
+    taken = math.max(taken, cut.concurrency)
   end
   redis.call('DEL', key)
   redis.call('HSET', key, 'c', cut_pack(cut))
