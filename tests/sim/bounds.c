@@ -50,17 +50,21 @@ enum {
     ROUTES_OF_A_CLIENT = 3, /* as many as hosts (import.c) */
     CALLS_OF_A_RELAY = 4,
     CALLS_OF_A_POST = 2,
-    RELAYS = 2,               /* to the hub and to the broker; there is one more for each webhook */
-    BATCH_WEIGHT = 64,        /* more than that of any batch (import.c) */
-    EVENTS_SLACK = 384 << 10, /* of the event log, between two cleanings */
+    RELAYS = 2,        /* to the hub and to the broker; there is one more for each webhook */
+    BATCH_WEIGHT = 64, /* more than that of any batch (import.c) */
+    /* Each process cleans the event log every 10 s. While all is calm, one of so many looks, a
+     * second each, comes just after a cleaning. */
+    LOG_LOOKS = 12,
 };
 
 struct sim_bounds {
     struct sim_fleet *f;
     uint64_t worst[SIM_PROCESSES_MAX + 1][BOUNDS]; /* by node; the last row is of the servers */
     uint64_t claims[SIM_PROCESSES_MAX];
-    uint64_t high_water; /* the highest of all configurations so far */
-    uint64_t weight;     /* of the queue that is being looked at */
+    uint64_t high_water;           /* the highest of all configurations so far */
+    uint64_t weight;               /* of the queue that is being looked at */
+    uint64_t log_bytes[LOG_LOOKS]; /* of the event log, in the latest looks; a ring */
+    size_t looks;
 };
 
 struct sim_bounds *sim_bounds_open(struct sim_fleet *f)
@@ -179,14 +183,31 @@ static void check_queues(struct sim_bounds *b)
               weight_of(b, f->ingest));
 }
 
+/* A cleaning leaves no more bytes than the limit. The log grows until the next one, and until the
+ * look after it: by no more than it grew between any two looks. */
+static void check_log(struct sim_bounds *b)
+{
+    const struct sim_fleet *f = b->f;
+    uint64_t now = pp_memory_event_log_bytes(f->events), least = now, growth = 0;
+
+    if (f->swarm.events_kib == 0 || !sim_judge_is_calm(f->judge))
+        return;
+    b->log_bytes[b->looks++ % LOG_LOOKS] = now;
+    for (size_t i = 0; i < LOG_LOOKS && b->looks >= LOG_LOOKS; i++) {
+        uint64_t then = b->log_bytes[(b->looks + i) % LOG_LOOKS];
+        uint64_t after = b->log_bytes[(b->looks + i + 1) % LOG_LOOKS];
+        least = then < least ? then : least;
+        if (i + 1 < LOG_LOOKS && after > then && after - then > growth)
+            growth = after - then;
+    }
+    if (b->looks >= LOG_LOOKS)
+        check(b, NULL, BOUND_LOG, ((uint64_t)f->swarm.events_kib << 10) + growth, least);
+}
+
 void sim_bounds_look(struct sim_bounds *b)
 {
-    struct sim_fleet *f = b->f;
-
     check_queues(b);
-    if (f->swarm.events_kib > 0 && sim_judge_is_calm(f->judge))
-        check(b, NULL, BOUND_LOG, ((uint64_t)f->swarm.events_kib << 10) + EVENTS_SLACK,
-              pp_memory_event_log_bytes(f->events));
+    check_log(b);
 }
 
 /* --- claims --- */
