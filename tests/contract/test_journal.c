@@ -96,6 +96,7 @@ enum gate_mode { GATE_OPEN, GATE_SHUT, GATE_REFUSES, GATE_LOSES_ANSWERS, GATE_HO
 struct gate_keeper {
     enum gate_mode mode;
     int appends, checks;
+    int cancels, cancels_most; /* in flight; most of them at one time */
     struct gate *of;
     struct pp_ingest_append *held;
 };
@@ -195,7 +196,6 @@ static void lose(struct gate_keeper *keeper)
     X(poison, pp_ingest_poison) \
     X(get, pp_ingest_get)       \
     X(list, pp_ingest_list)     \
-    X(cancel, pp_ingest_cancel) \
     X(stats, pp_ingest_stats)   \
     X(clean, pp_ingest_clean)   \
     X(check, pp_ingest_check)
@@ -208,6 +208,38 @@ static void lose(struct gate_keeper *keeper)
     }
 GATED(X)
 #undef X
+
+struct counted_cancel {
+    struct pp_ingest_cancel r;
+    struct pp_req *of;
+    struct gate_keeper *keeper;
+};
+
+static void on_cancel_answered(struct pp_req *req)
+{
+    struct counted_cancel *c = req->data;
+    struct pp_req *of = c->of;
+    of->err = req->err;
+    c->keeper->cancels--;
+    free(c);
+    of->done(of);
+}
+
+static enum pp_err gate_cancel(struct pp_ingest_queue *q, struct pp_ingest_cancel *r)
+{
+    struct gate *g = (struct gate *)q;
+    struct gate_keeper *keeper = g->keeper;
+    if (keeper->mode == GATE_SHUT)
+        return shut_out(g, &r->req);
+    struct counted_cancel *c = calloc(1, sizeof *c);
+    assert_non_null(c);
+    *c = (struct counted_cancel){.r = *r, .of = &r->req, .keeper = keeper};
+    c->r.req = (struct pp_req){.done = on_cancel_answered, .data = c, .arena = r->req.arena};
+    keeper->cancels++;
+    if (keeper->cancels > keeper->cancels_most)
+        keeper->cancels_most = keeper->cancels;
+    return g->real->ops->cancel(g->real, &c->r);
+}
 
 static void gate_watch(struct pp_ingest_queue *q, void (*cb)(void *data), void *data)
 {
@@ -236,6 +268,7 @@ static struct pp_ingest_queue *gate_open(struct gate_keeper *keeper, struct pp_l
         GATED(X)
 #undef X
             .append = gate_append,
+        .cancel = gate_cancel,
         .watch = gate_watch,
         .durability = gate_durability,
         .close = gate_close,
@@ -838,10 +871,9 @@ static void bounded_while_inner_is_away(void **state)
     in_redis(k, "12");
 }
 
-static bool is_cancelled_in_redis(void *arg)
+static bool is_cancelled_in_redis(struct kit *k, const char *batch)
 {
-    struct kit *k = arg;
-    struct pp_ingest_get g = {.batch_id = "b_1"};
+    struct pp_ingest_get g = {.batch_id = batch};
     DUE(k, k->redis, get, &g, PP_OK);
     return g.entry.cancelled;
 }
@@ -861,11 +893,33 @@ static void cancelled_while_inner_is_away(void **state)
     assert_int_not_equal(c.req.err, PP_OK);
     k->a.gate.mode = GATE_OPEN;
     until_has(k, k->redis, 2);
-    while (!is_cancelled_in_redis(k))
+    while (!is_cancelled_in_redis(k, "b_1"))
         pp_loop_turn(k->loop, true);
-    struct pp_ingest_get g = {.batch_id = "b_2"};
-    DUE(k, k->redis, get, &g, PP_OK);
-    assert_true(g.entry.cancelled);
+    assert_true(is_cancelled_in_redis(k, "b_2"));
+}
+
+/* Cancels that were kept for Redis reach it one by one: as many at once as there may be would leave
+ * no room for appends. */
+static void cancels_come_one_by_one(void **state)
+{
+    enum { BATCHES = 30 };
+    struct kit *k = *state;
+    char id[BATCHES][8];
+
+    for (int i = 0; i < BATCHES; i++) {
+        snprintf(id[i], sizeof id[i], "b_%02d", i);
+        assert_int_equal(append(k, k->a.queue, "c", id[i]), PP_OK);
+    }
+    k->a.gate.mode = GATE_SHUT;
+    for (int i = 0; i < BATCHES; i++) {
+        struct pp_ingest_cancel c = {.batch_id = id[i]};
+        DUE(k, k->a.queue, cancel, &c, PP_OK);
+    }
+    k->a.gate.mode = GATE_OPEN;
+    for (int i = 0; i < BATCHES; i++)
+        while (!is_cancelled_in_redis(k, id[i]))
+            pp_loop_turn(k->loop, true);
+    assert_int_equal(k->a.gate.cancels_most, 1);
 }
 
 /* Redis is killed, and had written no file. The journals keep the promises that Redis has
@@ -932,6 +986,7 @@ int main(void)
         T(keys_in_redis_while_the_client_waits),
         T(bounded_while_inner_is_away),
         T(cancelled_while_inner_is_away),
+        T(cancels_come_one_by_one),
         T(redis_forgets_when_it_ends),
         T(says_what_a_202_is_worth),
     };

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "events/hub_internal.h"
 #include "fleet.h"
+#include "http.h"
 #include "judge.h"
 #include "pipeline/claim/claim_internal.h"
 #include "pipeline/plan/plan_internal.h"
@@ -43,9 +44,10 @@ static const char *const names[BOUNDS] = {
 
 enum {
     SUSPECTS = 1, /* a suspect runs beside the transfers of its tier */
-    /* Each stage has one request in flight, or some; each relay reads, and saves. The leader moves
-     * the tasks of all routes that have changed their tier at once. The acceptor has up to two for
-     * each post: the append, and one of the journal. */
+    /* Each stage has one request in flight, or some; a request to the API has one. Of the store,
+     * each relay reads, and saves, and the leader moves the tasks of all routes that have changed
+     * their tier at once. Of Redis, the acceptor has up to two for each post: the append, and one
+     * of the journal. */
     CALLS_OF_STAGES = 24,
     ROUTES_OF_A_CLIENT = 3, /* as many as hosts (import.c) */
     CALLS_OF_A_RELAY = 4,
@@ -120,10 +122,11 @@ void sim_bounds_process(void *data)
     struct sim_bounds *b = n->fleet->bounds;
     const struct pp_pipeline *p = &part->p;
     const struct sim_swarm *s = &n->fleet->swarm;
-    uint64_t calls = CALLS_OF_STAGES + CALLS_OF_A_RELAY * (RELAYS + s->hooks);
 
     if (n->part != part) /* it has crashed or ended */
         return;
+    uint64_t calls = CALLS_OF_STAGES + sim_http_in_flight(part->http);
+    uint64_t to_store = CALLS_OF_A_RELAY * (RELAYS + s->hooks) + ROUTES_OF_A_CLIENT * s->clients;
     uint64_t posts = part->acceptor ? pp_acceptor_busy(part->acceptor) : 0;
     if (p->claimer)
         check_worker(b, part);
@@ -132,7 +135,7 @@ void sim_bounds_process(void *data)
     if (p->hub)
         check(b, n, BOUND_RING, PP_RING_BYTES, p->hub->ring.bytes);
     check(b, n, BOUND_POSTS, part->params.max_posts, part->hook_access.posts);
-    check(b, n, BOUND_STORE, calls + ROUTES_OF_A_CLIENT * s->clients, part->to_store.in_flight);
+    check(b, n, BOUND_STORE, calls + to_store, part->to_store.in_flight);
     check(b, n, BOUND_REDIS, calls + CALLS_OF_A_POST * posts, part->to_redis.in_flight);
     check(b, n, BOUND_BROKER, 1, part->to_broker.in_flight);
 }

@@ -14,14 +14,17 @@ struct sim_http {
     struct pp_http_server *server; /* &base, for the API */
     struct pp_ledger ledger;
     struct pp_api *api;
+    size_t in_flight;
 };
 
 static void reply(struct pp_http_server *base, struct pp_http_request *req,
                   const struct pp_http_response *res)
 {
+    struct sim_http *h = (struct sim_http *)base;
     struct sim_http_call *call = req->impl;
 
-    (void)base;
+    pp_assert(h->in_flight > 0, "a request is answered twice");
+    h->in_flight--;
     pp_assert(!res->source, "the simulator reads no answers in pieces");
     call->status = res->status;
     call->answer = res->body;
@@ -84,11 +87,17 @@ void sim_http_send(struct sim_http *h, struct sim_http_call *call)
                                     .has_body = has_body,
                                     .body = "",
                                     .impl = call};
+    h->in_flight++;
     if (!handler->head(handler->data, req)) /* It is answered, and may be gone. */
         return;
     req->body = call->body;
     req->body_n = strlen(call->body);
     handler->handle(handler->data, req);
+}
+
+size_t sim_http_in_flight(const struct sim_http *h)
+{
+    return h ? h->in_flight : 0;
 }
 
 void sim_http_drain(struct sim_http *h)

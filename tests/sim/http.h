@@ -27,9 +27,11 @@ struct sim_http_call {
 struct sim_http *sim_http_open(struct sim_part *part);
 /* Sends a request to the process. done() fires once, before this returns or later. */
 void sim_http_send(struct sim_http *h, struct sim_http_call *call);
+/* Returns the number of requests that are not answered. `h` may be NULL in the next three. */
+size_t sim_http_in_flight(const struct sim_http *h);
 /* The process drains. */
 void sim_http_drain(struct sim_http *h);
-/* Returns true if no request is in flight. `h` may be NULL in these two. */
+/* Returns true if no request is in flight. */
 bool sim_http_still(const struct sim_http *h);
 /* Only if it is still. */
 void sim_http_close(struct sim_http *h);

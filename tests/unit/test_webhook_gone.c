@@ -1,5 +1,5 @@
 /* Tests the driver of webhook endpoints where tests/scenario/test_webhooks.py can't: an endpoint
- * answers 410 while the delivery store can't be written. */
+ * answers 410 while the delivery store can't be written, or just before somebody PUTs it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,6 +22,8 @@ struct kit {
     struct pp_delivery_store_ops ops;
     struct pp_webhook row; /* the only endpoint */
     unsigned puts, fail;   /* writes of the endpoint so far; number of the next writes that fail */
+    bool hold;             /* the next read of one endpoint is held, and not answered */
+    struct pp_webhooks *held;
     struct pp_election *lease;
     struct pp_params params;
     struct pp_poster *poster;
@@ -32,6 +34,7 @@ struct kit {
     struct pp_resolver resolver;
     struct pp_timer *answer;
     struct pp_exchange *x; /* the exchange in flight */
+    int status;            /* of the answers */
     unsigned posts;
 };
 
@@ -47,6 +50,11 @@ static enum pp_err read_webhooks(struct pp_delivery_store *s, struct pp_webhooks
     r->webhooks = &k->row;
     r->n = 1;
     r->more = false;
+    if (r->name && k->hold) {
+        k->hold = false;
+        k->held = r;
+        return PP_OK;
+    }
     return fake_later(&k->deliveries.back, &r->req, PP_OK);
 }
 
@@ -65,7 +73,7 @@ static enum pp_err put_webhook(struct pp_delivery_store *s, struct pp_webhook_pu
     return fake_later(&k->deliveries.back, &r->req, fails ? PP_EIO : PP_OK);
 }
 
-/* --- an internet of one endpoint, which answers 410 --- */
+/* --- an internet of one endpoint --- */
 
 static void on_answer(void *data)
 {
@@ -73,7 +81,7 @@ static void on_answer(void *data)
     struct pp_exchange *x = k->x;
 
     k->x = NULL;
-    x->status = 410;
+    x->status = k->status;
     (void)x->events->head(x);
     x->events->done(x);
 }
@@ -132,6 +140,7 @@ static int setup(void **state)
                                  .secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3",
                                  .created_at = 1,
                                  .version = 1};
+    k->status = 410;
     k->params.policy.ports = web;
     k->params.policy.n_ports = 1;
     k->params.max_posts = 4;
@@ -186,10 +195,39 @@ static void gone_while_the_store_fails(void **state)
     assert_int_equal(k->posts, 1);
 }
 
+static bool holds_a_read(void *arg)
+{
+    return ((struct kit *)arg)->held;
+}
+
+static bool has_posted_again(void *arg)
+{
+    return ((struct kit *)arg)->posts == 2;
+}
+
+/* A caller PUTs the endpoint between the 410 and the write that disables it, and the driver sees
+ * the PUT first. Otherwise the endpoint would stay disabled, although it works. */
+static void put_again_while_it_is_disabled(void **state)
+{
+    struct kit *k = *state;
+
+    k->hold = true;
+    fake_outbox_put(&k->store, "1");
+    pp_test_until(k->loop, holds_a_read, k, 5000);
+    k->row.version++;
+    k->status = 204;
+    pp_to_webhooks_look(k->webhooks);
+    pp_test_until(k->loop, has_posted_again, k, 5000);
+    pp_req_end(&k->held->req, PP_OK);
+    assert_int_equal(k->puts, 0);
+    assert_false(k->row.disabled);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(gone_while_the_store_fails, setup, teardown),
+        cmocka_unit_test_setup_teardown(put_again_while_it_is_disabled, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,9 @@
  *   otherwise:              wait for the next due time
  *   a step failed there:    wait AWAY_MS, then ask first, even about a MISSING entry
  *
+ * A step that finds an entry waiting there, or appends it, also says there that the entry was
+ * cancelled, if a caller has cancelled it while the shared queue was away.
+ *
  * A shared queue that goes away may come back without its data, and if it has lost one entry it has
  * probably lost others. So the round first makes all SURE entries DOUBTFUL and asks about them, and
  * only then appends. Otherwise it would notice the loss of a client's older entries too late, after
@@ -29,6 +32,7 @@ enum { AWAY_MS = 1000 };
 struct jq_round {
     struct jq_op op;
     const char *ids[JQ_SLICE];     /* the entries that the step asks the shared queue about */
+    size_t n_tell, n_told;         /* of `ids`, once answered: has to tell about; has told about */
     char *batch_id;                /* the entry that the step appends to the shared queue again */
     struct pp_ingest_append again; /* the append of that entry, as read from the local log */
     bool without_key;
@@ -121,29 +125,42 @@ void jq_release(struct jq *q, const char *const *batch_ids, size_t n)
         jq_end(op, PP_OK);
 }
 
-/* --- telling the shared queue that an entry was cancelled while the queue was away --- */
+/* --- telling the shared queue that entries were cancelled while the queue was away --- */
+
+static void tell_next(struct jq_round *s);
 
 static void on_told(struct pp_req *req)
 {
-    struct jq_op *op = req->data;
-    struct jq_entry *e = jq_find(op->q, op->sub.cancel.batch_id);
-    if (e && req->err != PP_OK && req->err != PP_ENOTFOUND)
+    struct jq_round *s = req->data;
+    struct jq_entry *e = jq_find(s->op.q, s->ids[s->n_told - 1]);
+
+    if (req->err == PP_OK || req->err == PP_ENOTFOUND) {
+        tell_next(s);
+        return;
+    }
+    if (e)
         e->untold = true;
-    jq_end(op, PP_OK);
+    end_step_away(s, req->err);
 }
 
-static void tell_if_cancelled(struct jq *q, struct jq_entry *e)
+/* Tells the shared queue about those of the step's entries that it does not know to be cancelled.
+ * One after the other: the cancels of a long absence, sent at once, would fill the connection, and
+ * the shared queue would then refuse the appends of callers. */
+static void tell_next(struct jq_round *s)
 {
-    enum pp_err err;
-    struct jq_op *op = e->untold ? jq_op_new(q, sizeof *op, NULL, &err) : NULL;
-    const char *id = op ? pp_arena_strdup(&op->arena, e->batch_id) : NULL;
-    if (op && !id)
-        jq_end(op, PP_OK);
-    if (!id)
+    struct jq *q = s->op.q;
+
+    while (s->n_told < s->n_tell && !q->closing) {
+        const char *id = s->ids[s->n_told++];
+        struct jq_entry *e = jq_find(q, id);
+        if (!e || !e->untold)
+            continue;
+        e->untold = false;
+        s->op.sub.cancel = (struct pp_ingest_cancel){.batch_id = id};
+        jq_go_on(&s->op, jq_send(&s->op, q->inner, JQ_cancel, on_told));
         return;
-    e->untold = false;
-    op->sub.cancel = (struct pp_ingest_cancel){.batch_id = id};
-    jq_go_on(op, jq_send(op, q->inner, JQ_cancel, on_told));
+    }
+    end_step(s, -1);
 }
 
 /* --- asking --- */
@@ -160,8 +177,8 @@ static void on_checked(struct pp_req *req)
     struct jq_round *s = req->data;
     struct jq *q = s->op.q;
     const struct pp_ingest_check *check = &s->op.sub.check;
+    const char *planned[JQ_SLICE], *lost = NULL;
     size_t n_planned = 0;
-    const char *lost = NULL;
 
     if (req->err != PP_OK || q->closing) {
         end_step_away(s, req->err);
@@ -172,10 +189,10 @@ static void on_checked(struct pp_req *req)
         if (!e)
             continue;
         if (check->states[i] == PP_INGEST_PLANNED) {
-            s->ids[n_planned++] = s->ids[i];
+            planned[n_planned++] = s->ids[i];
         } else if (check->states[i] == PP_INGEST_WAITING) {
             jq_entry_later(q, e);
-            tell_if_cancelled(q, e);
+            s->ids[s->n_tell++] = s->ids[i];
         } else if (e->state != JQ_MISSING) {
             if (e->state == JQ_SURE && !lost)
                 lost = s->ids[i];
@@ -183,10 +200,10 @@ static void on_checked(struct pp_req *req)
         }
     }
     if (n_planned > 0)
-        jq_release(q, s->ids, n_planned);
+        jq_release(q, planned, n_planned);
     if (lost)
         on_lost(q, lost);
-    end_step(s, -1);
+    tell_next(s);
 }
 
 /* Adds an entry's id to the question. Returns false if the question is full now, or if memory is
@@ -247,9 +264,8 @@ static void on_appended(struct jq_round *s, bool is_new)
     note_inner_there(q);
     if (e && is_new && s->again.entry.cancelled)
         e->untold = false;
-    if (e)
-        tell_if_cancelled(q, e);
-    end_step(s, -1);
+    s->ids[s->n_tell++] = s->batch_id;
+    tell_next(s);
 }
 
 static void on_append_answered(struct pp_req *req)

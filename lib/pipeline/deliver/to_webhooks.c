@@ -43,6 +43,7 @@ struct endpoint {
     struct pp_endpoint_pace pace;
     struct pp_post_user posts; /* the posts in flight to this endpoint */
     struct pp_ask ask;         /* the requests that disable the endpoint: get, then put */
+    uint64_t disable_version;  /* `ask` disables only this version: somebody may PUT it meanwhile */
     struct pp_webhooks get;
     struct pp_webhook_put put;
 };
@@ -215,7 +216,7 @@ static void on_disable_read(void *data, enum pp_err err)
     struct pp_delivery_store *store = e->owner->o->deliveries;
     const struct pp_webhook *now = err == PP_OK && e->get.n == 1 ? &e->get.webhooks[0] : NULL;
 
-    if (now && now->version == e->version && now->created_at == e->created_at) {
+    if (now && now->version == e->disable_version && now->created_at == e->created_at) {
         e->put = (struct pp_webhook_put){.req = pp_ask_continue(&e->ask, on_disabled), .webhook = *now};
         e->put.webhook.disabled = true;
         e->put.webhook.updated_at = pp_loop_date(e->owner->o->loop);
@@ -234,6 +235,7 @@ static void disable(struct endpoint *e)
         return;
     pp_log(e->owner->o->log, PP_LOG_WARN, "webhook answered 410: disabled until it is PUT again", "webhook",
            e->name, NULL);
+    e->disable_version = e->version;
     e->get =
         (struct pp_webhooks){.req = pp_ask_request(&e->ask, on_disable_read), .name = e->name, .limit = 1};
     pp_ask_submitted(&e->ask, store->ops->webhooks(store, &e->get));
