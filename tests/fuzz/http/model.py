@@ -8,6 +8,9 @@ expect(data) returns the answers that are due, in order, and how the connection 
   more    a request is incomplete: when the caller ends its side, one more answer is due
   idle    everything was answered: when the caller ends its side, the server closes
   unsure  the last request is valid, but the model does not know whether it has a bad query or path
+  unsure more
+          the same, and the request's body is incomplete: the server may wait until the caller ends
+          its side
 """
 import re
 import zlib
@@ -277,6 +280,12 @@ def expect(data):
         answer = Due(statuses, None if without_body else echo, True, without_body, head.get(b"expect") is not None)
         if level == "unsure":
             answer.echo = UNKNOWN
+            try:
+                read_body(head, data, end)
+            except Bad:
+                pass
+            except More:
+                return [*due, answer], "unsure more"
             return [*due, answer], "unsure"
         if level == "body":
             try:
