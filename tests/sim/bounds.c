@@ -54,8 +54,8 @@ enum {
     CALLS_OF_A_POST = 2,
     RELAYS = 2,        /* to the hub and to the broker; there is one more for each webhook */
     BATCH_WEIGHT = 64, /* more than that of any batch (import.c) */
-    /* Each process cleans the event log every 10 s. While all is calm, one of so many looks, a
-     * second each, comes just after a cleaning. */
+    /* Each process cleans the event log every 10 s: while all is calm, a cleaning has ended since
+     * the look before so many looks, one a second. */
     LOG_LOOKS = 12,
 };
 
@@ -63,9 +63,9 @@ struct sim_bounds {
     struct sim_fleet *f;
     uint64_t worst[SIM_PROCESSES_MAX + 1][BOUNDS]; /* by node; the last row is of the servers */
     uint64_t claims[SIM_PROCESSES_MAX];
-    uint64_t high_water;           /* the highest of all configurations so far */
-    uint64_t weight;               /* of the queue that is being looked at */
-    uint64_t log_bytes[LOG_LOOKS]; /* of the event log, in the latest looks; a ring */
+    uint64_t high_water;          /* the highest of all configurations so far */
+    uint64_t weight;              /* of the queue that is being looked at */
+    uint64_t appended[LOG_LOOKS]; /* to the event log, in bytes, until the latest looks; a ring */
     size_t looks;
 };
 
@@ -186,25 +186,18 @@ static void check_queues(struct sim_bounds *b)
               weight_of(b, f->ingest));
 }
 
-/* A cleaning leaves no more bytes than the limit. The log grows until the next one, and until the
- * look after it: by no more than it grew between any two looks. */
+/* A cleaning leaves no more bytes than the limit, and the log grows until the next one. */
 static void check_log(struct sim_bounds *b)
 {
     const struct sim_fleet *f = b->f;
-    uint64_t now = pp_memory_event_log_bytes(f->events), least = now, growth = 0;
+    uint64_t *then = &b->appended[b->looks % LOG_LOOKS], now = pp_memory_event_log_appended(f->events);
 
     if (f->swarm.events_kib == 0 || !sim_judge_is_calm(f->judge))
         return;
-    b->log_bytes[b->looks++ % LOG_LOOKS] = now;
-    for (size_t i = 0; i < LOG_LOOKS && b->looks >= LOG_LOOKS; i++) {
-        uint64_t then = b->log_bytes[(b->looks + i) % LOG_LOOKS];
-        uint64_t after = b->log_bytes[(b->looks + i + 1) % LOG_LOOKS];
-        least = then < least ? then : least;
-        if (i + 1 < LOG_LOOKS && after > then && after - then > growth)
-            growth = after - then;
-    }
-    if (b->looks >= LOG_LOOKS)
-        check(b, NULL, BOUND_LOG, ((uint64_t)f->swarm.events_kib << 10) + growth, least);
+    if (b->looks++ >= LOG_LOOKS)
+        check(b, NULL, BOUND_LOG, ((uint64_t)f->swarm.events_kib << 10) + now - *then,
+              pp_memory_event_log_bytes(f->events));
+    *then = now;
 }
 
 void sim_bounds_look(struct sim_bounds *b)

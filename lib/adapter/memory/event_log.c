@@ -47,7 +47,8 @@ struct pp_memory_event_log {
     struct pp_memory_event_log_options options;
     struct pp_list events;
     struct ml_numbers n;
-    uint64_t life; /* of the server, from 1 */
+    uint64_t appended; /* bytes of data that were ever appended */
+    uint64_t life;     /* of the server, from 1 */
     struct pp_list undos;
     struct pp_list ports, cut; /* open ports; cut ones with requests that have not ended */
 };
@@ -201,6 +202,11 @@ uint64_t pp_memory_event_log_bytes(const struct pp_memory_event_log *s)
     return s->n.bytes;
 }
 
+uint64_t pp_memory_event_log_appended(const struct pp_memory_event_log *s)
+{
+    return s->appended;
+}
+
 bool pp_memory_event_log_has(const struct pp_memory_event_log *s, uint64_t from, uint64_t to)
 {
     pp_list_each (node, &s->events) {
@@ -262,6 +268,7 @@ static enum pp_err run_append(void *server, struct pp_req *req)
     s->n.next += r->n;
     s->n.last = s->n.next - 1;
     s->n.bytes += bytes;
+    s->appended += bytes;
     tell(s, false);
     return PP_OK;
 }

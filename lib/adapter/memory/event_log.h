@@ -56,6 +56,8 @@ void pp_memory_event_log_forget(struct pp_memory_event_log *server, int64_t sinc
 
 /* Returns the number of bytes of the data of all events, as pp_log_clean counts them. */
 uint64_t pp_memory_event_log_bytes(const struct pp_memory_event_log *server);
+/* Returns the number of bytes of the data of all events that were ever appended. */
+uint64_t pp_memory_event_log_appended(const struct pp_memory_event_log *server);
 /* Returns true if the log now has an event with a number in from..to, which is not a gap event. For
  * checks of invariants. */
 bool pp_memory_event_log_has(const struct pp_memory_event_log *server, uint64_t from, uint64_t to);
