@@ -187,9 +187,19 @@ void scale_load_request(void *load, struct sim_request *q, bool ended)
         s->last_ms = q->end_ms;
 }
 
+static unsigned number_of(const char *client)
+{
+    return (unsigned)strtoul(client, NULL, 10);
+}
+
+bool scale_load_is_endless(const struct scale_load *l, const char *client)
+{
+    return number_of(client) < l->n_busy;
+}
+
 void scale_load_disturbed(struct scale_load *l, const char *client)
 {
-    unsigned number = (unsigned)strtoul(client, NULL, 10);
+    unsigned number = number_of(client);
 
     if (l->recovery.began_ms == 0)
         scale_recovery_begin(&l->recovery, now_ms(l), l->f->o.ms);

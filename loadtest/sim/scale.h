@@ -119,6 +119,8 @@ struct scale_load *scale_load_open(struct scale_fleet *f, int64_t warm_ms);
 /* An event was written; a request arrives at an origin, or has ended. */
 void scale_load_event(struct scale_load *l, const struct pp_event *e);
 void scale_load_request(void *load, struct sim_request *q, bool ended);
+/* Returns true if the client always has work, so that no worker gives up its slots. */
+bool scale_load_is_endless(const struct scale_load *l, const char *client);
 /* A slot of this client was held by a worker that has crashed now. */
 void scale_load_disturbed(struct scale_load *l, const char *client);
 /* Returns the number of photos with a result so far. */

@@ -1,5 +1,6 @@
 /* slots.c: watches which worker holds each slot. When workers crash, it counts the slots that
- * move soon after although their holder lives: a crash is no reason for that. */
+ * move soon after although their holder lives, and their client has work: a crash is no reason for
+ * that. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,8 +22,9 @@ struct slot {
 struct scale_slots {
     struct scale_fleet *f;
     struct slot *all;
-    int64_t until_ms;     /* until then moves count; 0: nobody has crashed */
-    uint64_t kept, moved; /* slots that living workers held then; those of them that moved */
+    int64_t until_ms; /* until then moves count; 0: nobody has crashed */
+    /* slots of clients with endless work that living workers held then; those of them that moved */
+    uint64_t kept, moved;
 };
 
 static size_t key_size(const char *client)
@@ -98,11 +100,13 @@ uint64_t scale_slots_crashed(struct scale_slots *s, int64_t until_ms)
     HASH_ITER (hh, s->all, t, next) {
         if (!t->held)
             continue;
-        t->watched = !s->f->nodes[t->holder - 1].gone;
-        s->kept += t->watched;
-        lost += !t->watched;
-        if (!t->watched)
+        if (s->f->nodes[t->holder - 1].gone) {
+            lost++;
             scale_load_disturbed(s->f->load, t->client);
+            continue;
+        }
+        t->watched = scale_load_is_endless(s->f->load, t->client);
+        s->kept += t->watched;
     }
     return lost;
 }

@@ -88,7 +88,8 @@ void scale_table_leave(const struct scale_result *r, FILE *out)
     else if (r->recovery_s >= 0)
         snprintf(recovery, sizeof recovery, "the rate is reached again after %" PRId64 " s", r->recovery_s);
     fprintf(out,
-            "%u workers: %u crashed, and lost %" PRIu64 " slots; of %" PRIu64 " slots of others %" PRIu64
+            "%u workers: %u crashed, and lost %" PRIu64 " slots; of %" PRIu64
+            " slots that others held for clients with endless work, %" PRIu64
             " moved within two leases; %s\n",
             r->o.workers, r->o.leave, r->slots_lost, r->slots_kept, r->slots_moved, recovery);
 }
