@@ -17,6 +17,7 @@
 #include "adapter/redis/redis_ports.h"
 #include "adapter/s3/s3_blob_store.h"
 #include "adapter/sqlite/sqlite_store.h"
+#include "pipeline/accept/accept.h"
 #include "pipeline/fetch/keep.h"
 
 /* With a journal, the Redis queue repeats a write only for this time after a lost connection: the
@@ -113,7 +114,8 @@ static enum pp_err open_journal(struct opening *o)
     enum pp_err err = open_sqlite_queue(o, "journal.db", &own);
     if (err != PP_OK)
         return err;
-    const struct pp_journal_options journal = {.inner = o->p->ingest, .own = own, .log = o->p->log};
+    const struct pp_journal_options journal = {
+        .inner = o->p->ingest, .own = own, .log = o->p->log, .batch_of = pp_answer_batch_id};
     err = pp_journal_queue_open(o->p->loop, &journal, &o->p->ingest);
     if (err != PP_OK)
         own->ops->close(own);

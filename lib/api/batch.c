@@ -102,16 +102,13 @@ void pp_batch_put(struct pp_call *call, const struct pp_batch *batch)
 }
 
 /* Adds the Location header. A repeated (replayed) answer comes without a batch id of its own, so
- * the function reads the id from the answer's text, which begins {"batch_id":"b_...". */
+ * the function reads the id from the answer's text. */
 static void add_location(struct pp_call *call, const char *answer, size_t n)
 {
-    static const char lead[] = "{\"batch_id\":\"";
-    const size_t lead_n = sizeof(lead) - 1;
-    const char *id = n > lead_n && memcmp(answer, lead, lead_n) == 0 ? answer + lead_n : NULL;
-    const char *end = id ? memchr(id, '"', n - lead_n) : NULL;
+    char id[PP_BATCH_ID_MAX];
 
-    if (end)
-        pp_call_header(call, "Location: /v1/batches/%.*s", (int)(end - id), id);
+    if (pp_answer_batch_id(answer, n, id))
+        pp_call_header(call, "Location: /v1/batches/%s", id);
 }
 
 /* Appends the members for rejected items to the answer of a POST. An answer that an older version

@@ -20,6 +20,7 @@
 #include "base/arena.h"
 #include "base/list.h"
 #include "redis_server.h"
+#include "suite_ingest_gate.h"
 #include "suite_ingest_queue.h"
 #include "test_clock.h"
 #include "test_loop.h"
@@ -60,11 +61,19 @@ static enum pp_err open_redis(struct pp_loop *loop, const char *url, const char 
         out);
 }
 
+/* An answer of these tests names its batch if it is the batch id. */
+static bool batch_of(const char *answer, size_t n, char batch_id[PP_BATCH_ID_MAX])
+{
+    snprintf(batch_id, PP_BATCH_ID_MAX, "%.*s", (int)n, answer);
+    return strncmp(batch_id, "b_", 2) == 0;
+}
+
 static enum pp_err open_journal(struct pp_loop *loop, struct pp_ingest_queue *inner,
                                 struct pp_ingest_queue *own, struct pp_ingest_queue **out)
 {
-    return pp_journal_queue_open(
-        loop, &(struct pp_journal_options){.inner = inner, .own = own, .check_ms = CHECK_MS}, out);
+    const struct pp_journal_options options = {
+        .inner = inner, .own = own, .check_ms = CHECK_MS, .batch_of = batch_of};
+    return pp_journal_queue_open(loop, &options, out);
 }
 
 static enum pp_err open_over_sqlite(struct pp_loop *loop, const char *where, struct pp_ingest_queue **out)
@@ -85,200 +94,6 @@ static enum pp_err open_over_redis(struct pp_loop *loop, const char *where, stru
     if (err == PP_OK)
         err = open_redis(loop, redis_server_shared()->url, strrchr(where, '/') + 1, &inner);
     return err == PP_OK ? open_journal(loop, inner, own, out) : err;
-}
-
-/* --- an ingest queue behind a gate, which can hold or refuse requests --- */
-
-/* What the gate does with a request. GATE_REFUSES and GATE_HOLDS affect only appends; the gate lets
- * all other requests pass. */
-enum gate_mode { GATE_OPEN, GATE_SHUT, GATE_REFUSES, GATE_LOSES_ANSWERS, GATE_HOLDS };
-
-struct gate_keeper {
-    enum gate_mode mode;
-    int appends, checks;
-    int cancels, cancels_most; /* in flight; most of them at one time */
-    struct gate *of;
-    struct pp_ingest_append *held;
-};
-
-struct gate {
-    struct pp_ingest_queue base;
-    struct pp_ingest_queue *real;
-    struct pp_timer *timer;
-    struct gate_keeper *keeper;
-    struct pp_req *pending[64]; /* requests that the gate will answer with PP_EIO */
-    size_t n;
-};
-
-static void refuse_pending(void *data)
-{
-    struct gate *g = data;
-    while (g->n > 0) {
-        struct pp_req *req = g->pending[--g->n];
-        req->err = PP_EIO;
-        req->done(req);
-    }
-}
-
-static enum pp_err shut_out(struct gate *g, struct pp_req *req)
-{
-    assert_true(g->n < 64);
-    g->pending[g->n++] = req;
-    pp_timer_start(g->timer, 0, 0);
-    return PP_OK;
-}
-
-struct lost_call {
-    struct pp_ingest_append r;
-    struct pp_ingest_append *of;
-    struct pp_arena arena;
-};
-
-static void answer_lost(struct pp_req *req)
-{
-    struct lost_call *l = req->data;
-    struct pp_req *of = &l->of->req;
-    of->err = PP_EUNKNOWN;
-    pp_arena_fini(&l->arena);
-    free(l);
-    of->done(of);
-}
-
-static enum pp_err gate_append(struct pp_ingest_queue *q, struct pp_ingest_append *r)
-{
-    struct gate *g = (struct gate *)q;
-    g->keeper->appends++;
-    if (g->keeper->mode == GATE_SHUT || g->keeper->mode == GATE_REFUSES)
-        return shut_out(g, &r->req);
-    if (g->keeper->mode == GATE_OPEN)
-        return g->real->ops->append(g->real, r);
-    if (g->keeper->mode == GATE_HOLDS) {
-        assert_null(g->keeper->held);
-        g->keeper->held = r;
-        return PP_OK;
-    }
-    struct lost_call *l = calloc(1, sizeof *l);
-    assert_non_null(l);
-    pp_arena_init(&l->arena, 0);
-    l->r = *r;
-    l->of = r;
-    l->r.req = (struct pp_req){.done = answer_lost, .data = l, .arena = &l->arena};
-    return g->real->ops->append(g->real, &l->r);
-}
-
-static bool holds(void *arg)
-{
-    return ((struct gate_keeper *)arg)->held;
-}
-
-static void let_through(struct gate_keeper *keeper)
-{
-    struct pp_ingest_queue *real = keeper->of->real;
-    keeper->mode = GATE_OPEN;
-    assert_int_equal(real->ops->append(real, keeper->held), PP_OK);
-    keeper->held = NULL;
-}
-
-/* The held append gets no answer. */
-static void lose(struct gate_keeper *keeper)
-{
-    struct pp_req *req = &keeper->held->req;
-    keeper->mode = GATE_OPEN;
-    keeper->held = NULL;
-    req->err = PP_EUNKNOWN;
-    req->done(req);
-}
-
-#define GATED(X)                \
-    X(read, pp_ingest_read)     \
-    X(take, pp_ingest_take)     \
-    X(ack, pp_ingest_ack)       \
-    X(poison, pp_ingest_poison) \
-    X(get, pp_ingest_get)       \
-    X(list, pp_ingest_list)     \
-    X(stats, pp_ingest_stats)   \
-    X(clean, pp_ingest_clean)   \
-    X(check, pp_ingest_check)
-#define X(name, type)                                                                                \
-    static enum pp_err gate_##name(struct pp_ingest_queue *q, struct type *r)                        \
-    {                                                                                                \
-        struct gate *g = (struct gate *)q;                                                           \
-        g->keeper->checks += #name[0] == 'c' && #name[1] == 'h';                                     \
-        return g->keeper->mode == GATE_SHUT ? shut_out(g, &r->req) : g->real->ops->name(g->real, r); \
-    }
-GATED(X)
-#undef X
-
-struct counted_cancel {
-    struct pp_ingest_cancel r;
-    struct pp_req *of;
-    struct gate_keeper *keeper;
-};
-
-static void on_cancel_answered(struct pp_req *req)
-{
-    struct counted_cancel *c = req->data;
-    struct pp_req *of = c->of;
-    of->err = req->err;
-    c->keeper->cancels--;
-    free(c);
-    of->done(of);
-}
-
-static enum pp_err gate_cancel(struct pp_ingest_queue *q, struct pp_ingest_cancel *r)
-{
-    struct gate *g = (struct gate *)q;
-    struct gate_keeper *keeper = g->keeper;
-    if (keeper->mode == GATE_SHUT)
-        return shut_out(g, &r->req);
-    struct counted_cancel *c = calloc(1, sizeof *c);
-    assert_non_null(c);
-    *c = (struct counted_cancel){.r = *r, .of = &r->req, .keeper = keeper};
-    c->r.req = (struct pp_req){.done = on_cancel_answered, .data = c, .arena = r->req.arena};
-    keeper->cancels++;
-    if (keeper->cancels > keeper->cancels_most)
-        keeper->cancels_most = keeper->cancels;
-    return g->real->ops->cancel(g->real, &c->r);
-}
-
-static void gate_watch(struct pp_ingest_queue *q, void (*cb)(void *data), void *data)
-{
-    ((struct gate *)q)->real->ops->watch(((struct gate *)q)->real, cb, data);
-}
-
-static const char *gate_durability(struct pp_ingest_queue *q)
-{
-    (void)q;
-    return "as the gate has it";
-}
-
-static void gate_close(struct pp_ingest_queue *q)
-{
-    struct gate *g = (struct gate *)q;
-    pp_timer_close(g->timer);
-    g->real->ops->close(g->real);
-    free(g);
-}
-
-static struct pp_ingest_queue *gate_open(struct gate_keeper *keeper, struct pp_loop *loop,
-                                         struct pp_ingest_queue *real)
-{
-    static const struct pp_ingest_queue_ops ops = {
-#define X(name, type) .name = gate_##name,
-        GATED(X)
-#undef X
-            .append = gate_append,
-        .cancel = gate_cancel,
-        .watch = gate_watch,
-        .durability = gate_durability,
-        .close = gate_close,
-    };
-    struct gate *g = calloc(1, sizeof *g);
-    assert_non_null(g);
-    *g = (struct gate){.base.ops = &ops, .real = real, .keeper = keeper};
-    g->timer = pp_timer_open(loop, refuse_pending, g);
-    keeper->of = g;
-    return &g->base;
 }
 
 /* --- two nodes, each with a journal, and a direct look into Redis --- */
@@ -305,8 +120,8 @@ static void open_node(struct kit *k, struct node *n)
     struct pp_ingest_queue *inner, *own;
     assert_int_equal(open_redis(k->loop, k->server->url, k->prefix, &inner), PP_OK);
     assert_int_equal(open_sqlite(k->loop, n->where, "own", &own), PP_OK);
-    inner = gate_open(&n->gate, k->loop, inner);
-    own = gate_open(&n->own_gate, k->loop, own);
+    inner = pp_gate_open(&n->gate, k->loop, inner);
+    own = pp_gate_open(&n->own_gate, k->loop, own);
     assert_int_equal(open_journal(k->loop, inner, own, &n->queue), PP_OK);
 }
 
@@ -586,9 +401,9 @@ static void what_was_lost_comes_back_in_order(void **state)
     assert_int_equal(append(k, k->a.queue, "c", "b_2"), PP_OK);
     k->a.gate.mode = GATE_HOLDS;
     redis_server_do(k->server, "FLUSHALL");
-    pp_test_until(k->loop, holds, &k->a.gate, LONG_MS);
+    pp_test_until(k->loop, pp_gate_holds, &k->a.gate, LONG_MS);
     assert_int_equal(append(k, k->a.queue, "c", "b_3"), PP_OK);
-    let_through(&k->a.gate);
+    pp_gate_let_through(&k->a.gate);
     until_has(k, k->redis, 3);
     in_redis(k, "123");
 }
@@ -621,16 +436,16 @@ static void only_reads_are_answered(void **state)
     struct kit *k = *state;
     k->a.gate.mode = GATE_REFUSES;
     assert_int_equal(append(k, k->a.queue, "c", "b_1"), PP_OK);
-    while (k->a.gate.appends < 3 || k->a.gate.of->n > 0) {
+    while (k->a.gate.appends < 3 || pp_gate_refusing(&k->a.gate)) {
         assert_true(says_away(&k->a));
         pp_loop_turn(k->loop, true);
     }
     /* The journal tries to append its entry, and gets the answer late. */
     k->a.gate.mode = GATE_HOLDS;
-    pp_test_until(k->loop, holds, &k->a.gate, LONG_MS);
+    pp_test_until(k->loop, pp_gate_holds, &k->a.gate, LONG_MS);
     assert_int_equal(append(k, k->a.queue, "d", "b_2"), PP_OK);
     assert_true(says_away(&k->a));
-    let_through(&k->a.gate);
+    pp_gate_let_through(&k->a.gate);
     until_has(k, k->redis, 2);
     while (says_away(&k->a))
         pp_loop_turn(k->loop, true);
@@ -732,6 +547,76 @@ static void keys_of_other_nodes(void **state)
     assert_memory_equal(y.old_answer, "forth", 5);
 }
 
+/* Node a gets a batch with the key that `due` has, and answers `due`. */
+static void sent_again(struct kit *k, const char *due)
+{
+    struct pp_ingest_append again = keyed("c", "b_2", "key", "b_2");
+    again.entry.payload = due; /* in_redis() expects the id */
+    DUE(k, k->a.queue, append, &again, PP_EEXISTS);
+    assert_int_equal(again.old_answer_n, strlen(due));
+    assert_memory_equal(again.old_answer, due, strlen(due));
+}
+
+/* A caller gets the answer 202 of a node that crashed before it wrote its journal. The node that
+ * gives this answer keeps the batch, too. */
+static void a_batch_of_a_crashed_node_is_kept(void **state)
+{
+    struct kit *k = *state;
+    struct pp_ingest_append r = keyed("c", "b_1", "key", "b_1");
+    struct pp_ingest_cancel c = {.batch_id = "b_1"};
+    DUE(k, k->redis, append, &r, PP_OK);
+    DUE(k, k->redis, cancel, &c, PP_OK);
+    sent_again(k, "b_1");
+    until_kept(k, &k->a, 1);
+    redis_server_do(k->server, "FLUSHALL");
+    until_has(k, k->redis, 1);
+    in_redis(k, "1");
+    struct pp_ingest_get g = {.batch_id = "b_1"};
+    DUE(k, k->redis, get, &g, PP_OK);
+    assert_true(g.entry.cancelled);
+    assert_int_equal(g.entry.created_at, 1001);
+    close_node(&k->a);
+    open_node(k, &k->a);
+    sent_again(k, "b_1"); /* The local log has the key with this answer. */
+    until_kept(k, &k->a, 1);
+}
+
+/* The same, but Redis can't say whether the batch still waits. */
+static void a_batch_of_a_crashed_node_is_kept_in_doubt(void **state)
+{
+    struct kit *k = *state;
+    struct pp_ingest_append r = keyed("c", "b_1", "key", "b_1");
+    DUE(k, k->redis, append, &r, PP_OK);
+    k->a.gate.mode = GATE_ONLY_APPENDS;
+    sent_again(k, "b_1");
+    redis_server_do(k->server, "FLUSHALL");
+    k->a.gate.mode = GATE_OPEN;
+    until_has(k, k->redis, 1);
+    in_redis(k, "1");
+}
+
+/* The crashed node's batch is planned: nobody needs to keep it. If Redis loses it between two
+ * questions, the caller gets a new batch. */
+static void a_batch_of_a_crashed_node_is_gone(void **state)
+{
+    struct kit *k = *state;
+    const char *const ids[] = {"b_1"};
+    struct pp_ingest_append r = keyed("c", "b_1", "key", "b_1"), again = keyed("c", "b_2", "key", "b_2");
+    struct pp_ingest_ack ack = {.batch_ids = ids, .n = 1};
+    DUE(k, k->redis, append, &r, PP_OK);
+    DUE(k, k->redis, ack, &ack, PP_OK);
+    sent_again(k, "b_1");
+    assert_true(keeps(&(struct kept){k->a.where, 0}));
+    assert_int_equal(entries(k, k->redis), 0);
+
+    redis_server_do(k->server, "FLUSHALL");
+    DUE(k, k->redis, append, &r, PP_OK);
+    k->a.gate.forgets = k->server;
+    DUE(k, k->a.queue, append, &again, PP_OK);
+    until_kept(k, &k->a, 1);
+    in_redis(k, "2");
+}
+
 /* A node that stops while it waits for Redis must have no entry in its journal that Redis does not
  * know, because the client may have repeated the request with its key at another node. */
 static void nothing_is_kept_before_redis_has_answered(void **state)
@@ -743,11 +628,11 @@ static void nothing_is_kept_before_redis_has_answered(void **state)
     k->done = false;
     k->a.gate.mode = GATE_HOLDS;
     assert_int_equal(k->a.queue->ops->append(k->a.queue, &r), PP_OK);
-    pp_test_until(k->loop, holds, &k->a.gate, LONG_MS);
+    pp_test_until(k->loop, pp_gate_holds, &k->a.gate, LONG_MS);
     assert_true(keeps(&nothing));
     DUE(k, k->b.queue, append, &again, PP_OK);
     k->done = false;
-    let_through(&k->a.gate);
+    pp_gate_let_through(&k->a.gate);
     pp_test_until(k->loop, is_done, k, LONG_MS);
     assert_int_equal(r.req.err, PP_EEXISTS);
     assert_memory_equal(r.old_answer, "other", 5);
@@ -765,11 +650,11 @@ static void a_node_that_was_stopped_accepts_nothing(void **state)
     pp_test_clock_hold(k->loop);
     k->a.gate.mode = GATE_HOLDS;
     assert_int_equal(k->a.queue->ops->append(k->a.queue, &r), PP_OK);
-    pp_test_until(k->loop, holds, &k->a.gate, LONG_MS);
+    pp_test_until(k->loop, pp_gate_holds, &k->a.gate, LONG_MS);
     DUE(k, k->b.queue, append, &again, PP_OK);
     pp_test_clock_pass(k->loop, 10000);
     k->done = false;
-    lose(&k->a.gate);
+    pp_gate_lose(&k->a.gate);
     pp_test_until(k->loop, is_done, k, LONG_MS);
     assert_int_equal(r.req.err, PP_EUNKNOWN);
     pp_test_clock_release(k->loop);
@@ -787,9 +672,9 @@ static void the_journal_cannot_be_written(void **state)
     r.req = (struct pp_req){.done = on_done, .data = k, .arena = &k->arena};
     k->done = false;
     assert_int_equal(k->a.queue->ops->append(k->a.queue, &r), PP_OK);
-    pp_test_until(k->loop, holds, &k->a.gate, LONG_MS);
+    pp_test_until(k->loop, pp_gate_holds, &k->a.gate, LONG_MS);
     k->a.own_gate.mode = GATE_SHUT;
-    let_through(&k->a.gate);
+    pp_gate_let_through(&k->a.gate);
     pp_test_until(k->loop, is_done, k, LONG_MS);
     assert_int_equal(r.req.err, PP_EIO);
     assert_int_equal(append(k, k->a.queue, "c", "b_2"), PP_EIO);
@@ -979,6 +864,9 @@ int main(void)
         T(left_from_before),
         T(refused_by_inner),
         T(keys_of_other_nodes),
+        T(a_batch_of_a_crashed_node_is_kept),
+        T(a_batch_of_a_crashed_node_is_kept_in_doubt),
+        T(a_batch_of_a_crashed_node_is_gone),
         T(nothing_is_kept_before_redis_has_answered),
         T(a_node_that_was_stopped_accepts_nothing),
         T(the_journal_cannot_be_written),

@@ -97,7 +97,9 @@ static enum pp_err open_queue(struct sim_part *part)
     if (err != PP_OK)
         return err;
     return pp_journal_queue_open(
-        part->loop, &(struct pp_journal_options){.inner = part->queue, .own = part->log}, &part->p.ingest);
+        part->loop,
+        &(struct pp_journal_options){.inner = part->queue, .own = part->log, .batch_of = pp_answer_batch_id},
+        &part->p.ingest);
 }
 
 static enum pp_err open_coordinator(struct sim_part *part)

@@ -3,6 +3,7 @@
  *   normally: look up the key in the local log; append to the shared queue; append to the local log
  *     (synced); answer 202
  *       the shared queue refuses:   answer as it does; the local log is not written
+ *       it has the key of a batch that another process accepted: see on_other_got()
  *       the shared queue is silent: append to the local log; answer 202; the round asks later
  *       this process was stopped, and there is a key: fail; the caller may be at another node
  *   the shared queue is away: append to the local log; answer 202; the round appends the entry to
@@ -13,6 +14,7 @@
  *       without a key: append to the local log; answer 202; the round appends to the shared queue
  *                      later */
 #include <stdlib.h>
+#include <string.h>
 
 #include "adapter/journal/journal_internal.h"
 
@@ -25,6 +27,7 @@ struct jq_append_op {
     enum jq_state state; /* the state of the entry once the local log has it */
     enum pp_err result;  /* the result of the caller's request once the local log has the entry */
     int64_t begun_ms;
+    char other[PP_BATCH_ID_MAX]; /* the batch to which the shared queue's answer belongs; "": none */
 };
 
 static struct pp_ingest_append *request(struct jq_append_op *a)
@@ -32,15 +35,25 @@ static struct pp_ingest_append *request(struct jq_append_op *a)
     return (struct pp_ingest_append *)a->op.r;
 }
 
-static void end_not_appended(struct jq_append_op *a, enum pp_err err)
+/* Copies the old answer of the latest request, which was an append, to the caller's request. */
+static void copy_old_answer(struct jq_append_op *a)
 {
-    struct pp_ingest_append *r = request(a);
+    request(a)->old_answer = a->op.sub.append.old_answer;
+    request(a)->old_answer_n = a->op.sub.append.old_answer_n;
+}
+
+static void end_without_entry(struct jq_append_op *a, enum pp_err err)
+{
     free(a->e);
-    r->old_answer = a->op.sub.append.old_answer;
-    r->old_answer_n = a->op.sub.append.old_answer_n;
     if (err == PP_EFULL)
         jq_round_kick(a->op.q); /* the round makes room: it releases entries that are planned by now */
     jq_end(&a->op, err);
+}
+
+static void end_not_appended(struct jq_append_op *a, enum pp_err err)
+{
+    copy_old_answer(a);
+    end_without_entry(a, err);
 }
 
 /* --- the local log --- */
@@ -86,25 +99,102 @@ static void on_own_appended(struct pp_req *req)
     jq_end(&a->op, a->result);
 }
 
-/* Sends the append to the local log. The log's bounds count only for an entry that the shared queue
- * lacks: for the others, the shared queue has checked its bounds. */
+/* Sends the append of a->e to the local log, with the answer that the caller gets. The log's bounds
+ * count only for an entry that the shared queue lacks: for the others, the shared queue has checked
+ * its bounds. */
 static enum pp_err append_to_own(struct jq_append_op *a, enum jq_state state, enum pp_err result)
 {
     struct jq *q = a->op.q;
-    a->op.sub.append = *request(a);
+    const struct pp_ingest_append *r = request(a);
+    struct pp_ingest_append *own = &a->op.sub.append;
+
+    *own = *r;
+    own->entry = a->e->e;
+    own->entry.payload = r->entry.payload;
+    own->entry.payload_n = r->entry.payload_n;
+    if (r->old_answer) {
+        own->answer = r->old_answer;
+        own->answer_n = r->old_answer_n;
+    }
     a->state = state;
     a->result = result;
     if (state != JQ_MISSING) {
-        a->op.sub.append.high_water = a->op.sub.append.max_bytes = 0;
-        a->op.sub.append.max_keys = 0;
+        own->high_water = own->max_bytes = 0;
+        own->max_keys = 0;
     } else if (q->high_water)
-        a->op.sub.append.high_water = q->high_water;
+        own->high_water = q->high_water;
     return jq_send(&a->op, q->own, JQ_append, on_own_appended);
 }
 
 static void keep(struct jq_append_op *a, enum jq_state state, enum pp_err result)
 {
     jq_go_on(&a->op, append_to_own(a, state, result));
+}
+
+/* --- a batch that another process accepted --- */
+
+static enum pp_err append_to_inner(struct jq_append_op *a);
+
+/* Keeps the other batch in the local log, with the caller's items: the shared queue has compared
+ * the bodies. `found` is the entry there; NULL: not known. */
+static void keep_other(struct jq_append_op *a, const struct pp_ingest_entry *found, enum jq_state state)
+{
+    struct pp_ingest_entry e = request(a)->entry;
+
+    e.batch_id = a->other;
+    if (found) {
+        e.created_at = found->created_at;
+        e.cancelled = found->cancelled;
+    }
+    free(a->e);
+    a->e = jq_entry_new(&e);
+    if (a->e)
+        keep(a, state, PP_EEXISTS);
+    else
+        end_without_entry(a, PP_ENOMEM);
+}
+
+/* The caller gets the answer 202 of another process, whose journal need not have the batch: the
+ * process may have crashed before its append arrived. So this journal keeps the batch, too, unless
+ * it is planned.
+ *
+ *   waits in the shared queue:  append to the local log; give the old answer
+ *   the shared queue is silent: the same; the round asks later
+ *   not there:                  it is planned, or has just been lost: append again; if the key is
+ *                               still there, the batch is planned: give the old answer */
+static void on_other_got(struct pp_req *req)
+{
+    struct jq_append_op *a = req->data;
+    const struct pp_ingest_entry found = a->op.sub.get.entry;
+
+    if (req->err == PP_OK) {
+        keep_other(a, &found, JQ_SURE);
+    } else if (jq_failed(req->err)) {
+        jq_away(a->op.q);
+        keep_other(a, NULL, JQ_DOUBTFUL);
+    } else if (req->err == PP_ENOTFOUND) {
+        request(a)->old_answer = NULL;
+        jq_go_on(&a->op, append_to_inner(a));
+    } else {
+        end_without_entry(a, req->err);
+    }
+}
+
+/* Decides whether the batch of the old answer must be kept here. */
+static void look_at_other(struct jq_append_op *a)
+{
+    struct jq *q = a->op.q;
+    const struct pp_ingest_append *r = request(a);
+    char id[PP_BATCH_ID_MAX];
+
+    if (!q->batch_of || !q->batch_of(r->old_answer, r->old_answer_n, id) || jq_find(q, id) ||
+        strcmp(id, a->other) == 0) {
+        end_without_entry(a, PP_EEXISTS);
+        return;
+    }
+    memcpy(a->other, id, sizeof id);
+    a->op.sub.get = (struct pp_ingest_get){.batch_id = a->other, .client = r->entry.client};
+    jq_go_on(&a->op, jq_send(&a->op, q->inner, JQ_get, on_other_got));
 }
 
 /* --- the shared queue --- */
@@ -122,17 +212,18 @@ static void on_inner_appended(struct pp_req *req)
     struct pp_ingest_append *r = request(a);
     bool failed = jq_failed(req->err), exists = req->err == PP_EEXISTS;
 
-    if (r->only_key || (req->err != PP_OK && !failed && !exists) || (failed && is_late(a)) ||
-        (exists && jq_is_other(r, a->op.sub.append.old_answer, a->op.sub.append.old_answer_n))) {
+    if (r->only_key || (req->err != PP_OK && !failed && !exists) || (failed && is_late(a))) {
         end_not_appended(a, req->err);
     } else if (failed) { /* the shared queue failed, so the local log keeps the entry */
         jq_away(a->op.q);
         bool doubtful = req->err == PP_EUNKNOWN || req->err == PP_ETIMEOUT;
         keep(a, doubtful ? JQ_DOUBTFUL : JQ_MISSING, PP_OK);
     } else if (exists) {
-        r->old_answer = a->op.sub.append.old_answer;
-        r->old_answer_n = a->op.sub.append.old_answer_n;
-        keep(a, JQ_SURE, PP_EEXISTS);
+        copy_old_answer(a);
+        if (jq_is_other(r, r->old_answer, r->old_answer_n))
+            look_at_other(a);
+        else
+            keep(a, JQ_SURE, PP_EEXISTS);
     } else {
         keep(a, a->op.sub.append.only_key ? JQ_MISSING : JQ_SURE, PP_OK);
     }

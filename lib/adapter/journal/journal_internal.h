@@ -64,6 +64,7 @@ struct jq {
     struct pp_ingest_queue *inner, *own;
     int64_t check_ms;
     uint64_t high_water;
+    bool (*batch_of)(const char *answer, size_t n, char batch_id[PP_BATCH_ID_MAX]);
     struct jq_entry *entries;
     struct jq_client *clients;
     struct pp_list open, sure[JQ_LEVELS];

@@ -192,6 +192,7 @@ enum pp_err pp_journal_queue_open(struct pp_loop *loop, const struct pp_journal_
     q->own = o->own;
     q->check_ms = o->check_ms > 0 ? o->check_ms : CHECK_MS;
     q->high_water = o->high_water;
+    q->batch_of = o->batch_of;
     pp_list_init(&q->early);
     pp_list_init(&q->open);
     for (int i = 0; i < JQ_LEVELS; i++)

@@ -16,9 +16,9 @@
  *    answers for a key that it has. While the shared queue is away, the keys and the high water of
  *    the local log decide.
  *  - A node that goes down during an append may leave the batch with its key in the shared queue
- *    only. A caller that sends the batch again, to any node, gets the first answer. If the shared
- *    queue loses its data first, this one 202 is lost; or, if the batch was planned before, the
- *    caller that sends it again makes a second batch.
+ *    only. A caller that sends the batch again, to any node, gets the first answer, and that node
+ *    then keeps the batch, too, unless it is planned. If the shared queue loses its data first, the
+ *    caller makes a new batch; so it has two if the first one was planned before the loss.
  *  - Order: entries of one client go to the shared queue in the order in which this node accepted
  *    them. While the journal is not sure that the shared queue has one of them, the client's later
  *    entries wait in the journal.
@@ -47,6 +47,9 @@ struct pp_journal_options {
     /* While the local log has this many photos, it refuses entries that the shared queue does not
      * have. 0: the high_water of each append counts. */
     uint64_t high_water;
+    /* Reads the batch id from an answer that is stored with a key. Returns false if it has none.
+     * NULL: the journal keeps no batch that another node has accepted. */
+    bool (*batch_of)(const char *answer, size_t n, char batch_id[PP_BATCH_ID_MAX]);
 };
 
 /* Opens the queue. On success it owns the queues o->inner and o->own, and its close closes both:

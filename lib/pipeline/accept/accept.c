@@ -75,6 +75,20 @@ void pp_acceptor_post_fini(struct pp_acceptor_post *post)
     pp_arena_fini(&post->arena);
 }
 
+bool pp_answer_batch_id(const char *answer, size_t n, char batch_id[PP_BATCH_ID_MAX])
+{
+    static const char lead[] = "{\"batch_id\":\"";
+    const size_t lead_n = sizeof(lead) - 1;
+    const char *id = n > lead_n && memcmp(answer, lead, lead_n) == 0 ? answer + lead_n : NULL;
+    const char *end = id ? memchr(id, '"', n - lead_n) : NULL;
+
+    if (!end || end - id >= PP_BATCH_ID_MAX)
+        return false;
+    memcpy(batch_id, id, (size_t)(end - id));
+    batch_id[end - id] = '\0';
+    return pp_batch_id_valid(batch_id);
+}
+
 /* --- ending a post --- */
 
 static void finish_post(struct pp_acceptor_post *post, enum pp_acceptor_verdict verdict)

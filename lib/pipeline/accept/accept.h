@@ -51,9 +51,9 @@ struct pp_acceptor_post {
     bool replay; /* the acceptor makes an entry that fetches failed photos again */
     void (*done)(struct pp_acceptor_post *post);
     void *data;
-    /* Writes the answer that is saved with the key. If NULL, the answer is the 202 of API.md
-     * section 1 without the rejected items: a request with the same key has the same body, so its
-     * items are rejected again. */
+    /* Writes the answer that is saved with the key; its first member is batch_id. If NULL, the
+     * answer is the 202 of API.md section 1 without the rejected items: a request with the same key
+     * has the same body, so its items are rejected again. */
     void (*write_answer)(const struct pp_acceptor_post *post, struct pp_buf *out);
 
     /* The results of the post, valid in done(): */
@@ -100,5 +100,8 @@ void pp_acceptor_post(struct pp_acceptor *acceptor, struct pp_acceptor_post *pos
  * post->parsed, with its client and refresh. */
 void pp_acceptor_enter(struct pp_acceptor *acceptor, struct pp_acceptor_post *post);
 void pp_acceptor_post_fini(struct pp_acceptor_post *post);
+/* Reads the batch id from a saved answer, which begins {"batch_id":"b_.... Returns false if it has
+ * no batch id. */
+bool pp_answer_batch_id(const char *answer, size_t n, char batch_id[PP_BATCH_ID_MAX]);
 
 #endif
