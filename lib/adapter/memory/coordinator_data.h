@@ -260,6 +260,8 @@ void pp_mc_telling_end(struct pp_mc_telling *t);
 /* Returns false when out of memory. */
 pp_must_check bool pp_mc_attach(struct pp_memory_coordinator_server *s, struct pp_mc_client_port *port);
 void pp_mc_detach(struct pp_memory_coordinator_server *s, struct pp_mc_client_port *port);
+/* Changes the kinds of notices that an attached port watches. */
+void pp_mc_set_kinds(struct pp_memory_coordinator_server *s, struct pp_mc_client_port *port, uint32_t kinds);
 /* Detaches a port whose memory then belongs to the server. */
 void pp_mc_keep_cut(struct pp_memory_coordinator_server *s, struct pp_mc_client_port *port);
 
@@ -340,6 +342,8 @@ struct pp_mc_slow_host {
 struct pp_memory_coordinator_server {
     struct pp_memory_coordinator_options o;
     struct pp_memory_sorted ports; /* by the number of the process */
+    /* by kind of notice: the ports that watch it, in the same order */
+    struct pp_memory_sorted watching[PP_NOTICE_KINDS];
     struct pp_list cut;
     uint32_t processes; /* number of ports opened so far */
     uint64_t tellings;  /* number of clients that were announced so far */

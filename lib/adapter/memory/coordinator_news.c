@@ -114,7 +114,7 @@ void pp_mc_watch_notices(struct pp_coordinator *p, uint32_t kinds,
     struct pp_mc_port *c = pp_mc_port_of(p);
 
     pp_assert(!cb || kinds != 0, "a watcher of notices watches no kind");
-    c->at.kinds = cb ? kinds : 0;
+    pp_mc_set_kinds(c->server, &c->at, cb ? kinds : 0);
     c->on_notice = cb;
     c->notice_data = data;
 }

@@ -44,6 +44,8 @@ void pp_memory_coordinator_server_free(struct pp_memory_coordinator_server *s)
     pp_assert(s->ports.n == 0, "a server is freed before its ports are closed");
     pp_memory_coordinator_forget(s);
     pp_memory_sorted_free(&s->ports);
+    for (int kind = 0; kind < PP_NOTICE_KINDS; kind++)
+        pp_memory_sorted_free(&s->watching[kind]);
     while ((node = pp_list_pop(&s->cut))) {
         struct pp_mc_client_port *port = pp_container_of(node, struct pp_mc_client_port, node);
         port->free(port);

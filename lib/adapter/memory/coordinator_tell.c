@@ -44,14 +44,31 @@ bool pp_mc_attach(struct pp_memory_coordinator_server *s, struct pp_mc_client_po
 {
     if (!pp_memory_sorted_reserve(&s->ports, s->ports.n + 1))
         return false;
+    for (int kind = 0; kind < PP_NOTICE_KINDS; kind++) /* so that pp_mc_set_kinds() has room */
+        if (!pp_memory_sorted_reserve(&s->watching[kind], s->ports.n + 1))
+            return false;
     port->process = ++s->processes;
     pp_memory_sorted_insert(&s->ports, s->ports.n, port);
     return true;
 }
 
+void pp_mc_set_kinds(struct pp_memory_coordinator_server *s, struct pp_mc_client_port *port, uint32_t kinds)
+{
+    for (int kind = 0; kind < PP_NOTICE_KINDS; kind++) {
+        struct pp_memory_sorted *all = &s->watching[kind];
+        size_t i = pp_memory_sorted_place(all, &port->process, by_process);
+        if ((port->kinds & ~kinds) >> kind & 1)
+            pp_memory_sorted_remove(all, i);
+        else if ((kinds & ~port->kinds) >> kind & 1)
+            pp_memory_sorted_insert(all, i, port);
+    }
+    port->kinds = kinds;
+}
+
 void pp_mc_detach(struct pp_memory_coordinator_server *s, struct pp_mc_client_port *port)
 {
     pp_assert(port_of(s, port->process) == port, "a port is detached twice");
+    pp_mc_set_kinds(s, port, 0);
     pp_memory_sorted_remove(&s->ports, pp_memory_sorted_place(&s->ports, &port->process, by_process));
 }
 
@@ -70,12 +87,10 @@ struct pp_memory_content *pp_mc_news_new(enum pp_mc_kind kind, uint32_t process)
     return content;
 }
 
-/* Returns true if the message is for the process of the port. */
+/* Returns true if the message is for the process of the port, too. */
 static bool is_for(const struct pp_mc_client_port *port, const struct pp_mc_news *news)
 {
-    if (news->kind == PP_MC_TELLS_NOTICES && !(port->kinds & news->kinds))
-        return false;
-    return port->process != news->process || news->kind == PP_MC_TELLS_ROWS;
+    return !news || port->process != news->process || news->kind == PP_MC_TELLS_ROWS;
 }
 
 /* Sends the message to one port, or loses it. */
@@ -94,13 +109,27 @@ static void send_to(struct pp_memory_coordinator_server *s, struct pp_mc_client_
     pp_memory_tell(&s->o.post, &port->inbox, content);
 }
 
-void pp_mc_publish(struct pp_memory_coordinator_server *s, struct pp_memory_content *content, bool ok)
+/* Sends the message to those of the ports that watch none of the kinds `but`. */
+static void send_to_all(struct pp_memory_coordinator_server *s, const struct pp_memory_sorted *ports,
+                        uint32_t but, struct pp_memory_content *content, bool ok)
 {
-    for (size_t i = 0; i < s->ports.n; i++) {
-        struct pp_mc_client_port *port = s->ports.at[i];
-        if (port->listens && (!content || is_for(port, content->body)))
+    for (size_t i = 0; i < ports->n; i++) {
+        struct pp_mc_client_port *port = ports->at[i];
+        if (port->listens && !(port->kinds & but) && is_for(port, content ? content->body : NULL))
             send_to(s, port, content, ok);
     }
+}
+
+void pp_mc_publish(struct pp_memory_coordinator_server *s, struct pp_memory_content *content, bool ok)
+{
+    const struct pp_mc_news *news = content ? content->body : NULL;
+    uint32_t kinds = news && news->kind == PP_MC_TELLS_NOTICES ? news->kinds : 0;
+
+    if (kinds == 0)
+        send_to_all(s, &s->ports, 0, content, ok);
+    for (int kind = 0; kind < PP_NOTICE_KINDS; kind++)
+        if (kinds >> kind & 1) /* ports that watch an earlier kind have got it */
+            send_to_all(s, &s->watching[kind], kinds & ((1U << kind) - 1), content, ok);
     if (content)
         pp_memory_content_drop(content);
 }

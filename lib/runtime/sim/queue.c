@@ -1,7 +1,7 @@
-/* queue.c: the queue of events of a world, a heap in the order of (time, order). Each event knows
- * its place, so that any event can be removed. The slots repeat the keys, so that comparing touches
- * no event. A slot has WAYS children, which lie side by side: with a hundred thousand events, a
- * removal waits for memory half as often as in a binary heap. */
+/* queue.c: the queue of events of a world, a heap in the order of (time, order). Any event can be
+ * removed: the array `places` knows where it is. The slots repeat the keys. So neither comparing
+ * nor moving touches an event, of which there are a hundred thousand all over the memory. A slot
+ * has WAYS children, which lie side by side. */
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -9,7 +9,6 @@
 
 enum { FIRST_ROOM = 1024, WAYS = 4 };
 
-/* The slots begin at 1, because at is 0 for an event that is not in the queue. */
 static size_t parent_of(size_t i)
 {
     return (i + WAYS - 2) / WAYS;
@@ -23,7 +22,7 @@ static size_t first_child_of(size_t i)
 static void set(struct sim_queue *q, size_t i, struct sim_slot slot)
 {
     q->slots[i] = slot;
-    slot.event->at = i;
+    q->places[slot.ticket] = (uint32_t)i;
 }
 
 static void move_up(struct sim_queue *q, size_t i, struct sim_slot slot)
@@ -46,23 +45,40 @@ static void move_down(struct sim_queue *q, size_t i, struct sim_slot slot)
     set(q, i, slot);
 }
 
+/* Makes room for more events, and tickets for them. */
+static void grow(struct sim_queue *q)
+{
+    size_t before = q->room;
+
+    q->room = before ? before * 2 : FIRST_ROOM;
+    q->slots = realloc(q->slots, (q->room + 1) * sizeof *q->slots);
+    q->places = realloc(q->places, (q->room + 1) * sizeof *q->places);
+    pp_assert(q->slots && q->places && q->room < UINT32_MAX, "the simulator has no memory for its queue");
+    for (size_t ticket = q->room; ticket > before; ticket--) {
+        q->places[ticket] = q->free;
+        q->free = (uint32_t)ticket;
+    }
+}
+
 void sim_queue_put(struct sim_queue *q, struct pp_sim_event *e)
 {
-    pp_assert(e->at == 0 && !e->held, "an event is scheduled twice");
-    if (q->n + 1 >= q->room) {
-        q->room = q->room ? q->room * 2 : FIRST_ROOM;
-        q->slots = realloc(q->slots, q->room * sizeof *q->slots);
-        pp_assert(q->slots, "the simulator has no memory for its queue");
-    }
+    pp_assert(e->ticket == 0 && !e->held, "an event is scheduled twice");
+    if (q->n == q->room)
+        grow(q);
+    e->ticket = q->free;
+    q->free = q->places[e->ticket];
     q->n++;
-    move_up(q, q->n, (struct sim_slot){(unsigned __int128)e->at_us << 64 | e->order, e});
+    move_up(q, q->n, (struct sim_slot){(unsigned __int128)e->at_us << 64 | e->order, e, e->ticket});
 }
 
 void sim_queue_remove(struct sim_queue *q, struct pp_sim_event *e)
 {
-    size_t i = e->at;
-    pp_assert(i >= 1 && i <= q->n && q->slots[i].event == e, "an event is not where it says");
-    e->at = 0;
+    pp_assert(e->ticket != 0, "an event is removed that is not in the queue");
+    size_t i = q->places[e->ticket];
+    pp_assert(i >= 1 && i <= q->n && q->slots[i].event == e, "an event is not where the queue has it");
+    q->places[e->ticket] = q->free;
+    q->free = e->ticket;
+    e->ticket = 0;
     struct sim_slot last = q->slots[q->n--];
     if (last.event == e)
         return;

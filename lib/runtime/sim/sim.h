@@ -153,8 +153,8 @@ struct pp_sim_event {
     void *data;
     int64_t at_us;
     uint64_t order, number, what_hash;
-    size_t at; /* place in the queue; 0: not in it */
-    bool held; /* its process was frozen, or its loop could not run, when it became due */
+    uint32_t ticket; /* of the queue; 0: not in it */
+    bool held;       /* its process was frozen, or its loop could not run, when it became due */
     struct pp_node node;
 };
 

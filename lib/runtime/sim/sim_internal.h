@@ -18,14 +18,19 @@
 #define SIM_NEVER_US  (INT64_MAX / 2)
 #define SIM_NAME_MAX  32
 
-/* The queue: a binary heap. slots[0] is not used, so that an event's place 0 means "not queued". */
+/* The queue: a heap. slots[0] is not used. */
 struct sim_slot {
     unsigned __int128 key; /* (time, order) as one number */
     struct pp_sim_event *event;
+    uint32_t ticket; /* event->ticket */
 };
 
 struct sim_queue {
     struct sim_slot *slots;
+    /* by ticket: the place of the event in the heap; of a free ticket: the next free one. No event
+     * has ticket 0, so that it means "not queued". */
+    uint32_t *places;
+    uint32_t free;
     size_t n, room; /* number of events; there is room for this many */
 };
 

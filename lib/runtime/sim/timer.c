@@ -88,7 +88,7 @@ void sim_timers_again(struct pp_loop *loop)
 {
     pp_list_each (node, &loop->timers) {
         struct pp_timer *t = pp_container_of(node, struct pp_timer, node);
-        if (t->event.at != 0)
+        if (t->event.ticket != 0)
             arm(t);
     }
 }

@@ -46,6 +46,7 @@ void pp_sim_world_close(struct pp_sim_world *world)
     while ((node = pp_list_pop(&world->machines)))
         free(pp_container_of(node, struct sim_machine, node));
     free(world->queue.slots);
+    free(world->queue.places);
     if (here.world == world)
         here = (struct pp_sim_place){0};
     free(world);
@@ -130,7 +131,7 @@ void pp_sim_event_in(struct pp_sim_event *e, int64_t us)
 
 void pp_sim_event_cancel(struct pp_sim_event *e)
 {
-    if (e->at != 0)
+    if (e->ticket != 0)
         sim_queue_remove(&e->world->queue, e);
     if (e->held)
         pp_list_remove(&e->process->held, &e->node);
@@ -139,7 +140,7 @@ void pp_sim_event_cancel(struct pp_sim_event *e)
 
 bool pp_sim_event_pending(const struct pp_sim_event *e)
 {
-    return e->at != 0 || e->held;
+    return e->ticket != 0 || e->held;
 }
 
 /* --- steps --- */
