@@ -230,8 +230,8 @@ static bool cut_anew(const struct acquire *a, struct pp_mc_client *c, struct pp_
     return ok;
 }
 
-/* Returns true if all places of the share are taken. grant() reports no more as taken than the share
- * has, so more requests than that may be in flight. */
+/* Returns true if all places of the share are taken. grant() reports no more as taken than the
+ * share has, so more requests than that may be in flight. */
 static bool all_taken(const struct acquire *a, const struct pp_mc_client *c, uint32_t k)
 {
     const struct pp_mc_share *share = &c->shares[k];
