@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -105,6 +106,43 @@ static void failures_stay_alone(void **state)
     for (size_t i = 0; i < n; i++)
         bytes += all[i].data_n;
     assert_int_equal(lk_clean(k, INT64_MIN, UINT64_MAX, 1).bytes, bytes);
+}
+
+static int64_t number(const char *path, const char *sql)
+{
+    sqlite3 *db;
+    sqlite3_stmt *st;
+    assert_int_equal(sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &st, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_step(st), SQLITE_ROW);
+    int64_t n = sqlite3_column_int64(st, 0);
+    sqlite3_finalize(st);
+    sqlite3_close(db);
+    return n;
+}
+
+/* The log had 32 MiB of events once. Cleaning gives most of the space back to the disk. */
+static void the_file_shrinks(void **state)
+{
+    enum { EVENT_BYTES = 64 << 10, EVENTS_ONCE = 512, PAGE = 4096, SPARE = 4 << 20 };
+    struct log_kit *k = *state;
+    char *data = calloc(1, EVENT_BYTES + 1);
+    struct pp_event e = {.key = "ops", .type = "t", .data = data, .data_n = EVENT_BYTES};
+    memset(data, 'x', EVENT_BYTES);
+    for (int i = 0; i < EVENTS_ONCE; i++)
+        lk_append_these(k, 0, &e, 1);
+    assert_true(number(k->place, "PRAGMA page_count") * PAGE > EVENTS_ONCE * EVENT_BYTES);
+    for (int i = 0; i < EVENTS_ONCE * EVENT_BYTES / SPARE + 1; i++)
+        lk_clean(k, INT64_MAX, 0, EVENTS_ONCE);
+    lk_append(k, 0, 3);
+    assert_true(number(k->place, "PRAGMA page_count") * PAGE < SPARE + (1 << 20));
+    assert_int_equal(number(k->place, "SELECT count(*) FROM events"), 3);
+    lk_close_log(k, 0);
+    struct stat st;
+    assert_int_equal(stat(k->place, &st), 0);
+    assert_true(st.st_size < SPARE + (1 << 20));
+    lk_open_log(k, 0);
+    free(data);
 }
 
 /* --- kill -9: completed appends survive, and their numbers are not used again --- */
@@ -215,7 +253,8 @@ static void survives_a_kill(void **state)
 int main(void)
 {
     static const struct pp_log_subject subject = {"sqlite", place, open_log, false};
-    const struct CMUnitTest own[] = {T(files_that_are_not_ours), T(failures_stay_alone), T(survives_a_kill)};
+    const struct CMUnitTest own[] = {T(files_that_are_not_ours), T(failures_stay_alone), T(the_file_shrinks),
+                                     T(survives_a_kill)};
     int failed = pp_suite_event_log(&subject);
     return failed + cmocka_run_group_tests_name("sqlite's own", own, NULL, NULL);
 }

@@ -189,5 +189,6 @@ enum pp_err pp_sw_clean(struct pp_sw *w, struct pp_store_clean *r)
         pp_sq_run(&w->db, PP_Q_BATCH_DELETE, "i", num);
         pp_sw_batch_forget(w, b);
     }
+    pp_sq_trim(&w->db);
     return w->db.err;
 }

@@ -172,6 +172,7 @@ static enum pp_err op_clean(struct pp_dq *d, struct pp_delivery_clean *r)
         for (int status = PP_DELIVERY_DELIVERED; status <= PP_DELIVERY_DEAD; status++)
             if (r->n < r->limit)
                 r->n += clean_some(d, r, sink, status, r->limit - r->n, seqs);
+    pp_sq_trim(&d->db);
     return d->db.err;
 }
 

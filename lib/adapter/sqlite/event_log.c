@@ -152,6 +152,7 @@ static enum pp_err op_clean(struct sq_event_log *l, struct pp_log_clean *r)
     l->now = to;
     l->dirty |= r->n > 0;
     r->bytes = (uint64_t)to.bytes;
+    pp_sq_trim(db);
     return db->err;
 }
 

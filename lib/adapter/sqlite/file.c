@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,12 @@
  * Large enough that a page that is written often is moved once; small enough that the move takes
  * little time. */
 #define CHECKPOINT_PAGES 4096
+#define PAGE_BYTES       4096
 #define BUSY_MS          5000
+
+/* The file has at most as many free pages as used ones, and SPARE_PAGES. What is beyond, pp_sq_trim()
+ * gives back to the disk, TRIM_PAGES (4 MiB) at a time. */
+enum { SPARE_PAGES = 1024, TRIM_PAGES = 1024 };
 
 /* A reader puts at most READ_GROUP requests into one transaction. At most CAPACITY requests wait
  * for a lane. */
@@ -173,13 +179,16 @@ static void close_db(struct pp_sq_db *db)
 static void set_pragmas(struct pp_sq_db *db, const struct pp_sq_kind *kind, bool read_only)
 {
     char sql[512];
-    /* Debian turns secure_delete on by default, which overwrites all deleted data with zeros. */
+    /* auto_vacuum comes first: it has no effect once the file has a header. Debian turns
+     * secure_delete on by default, which overwrites all deleted data with zeros. */
     snprintf(sql, sizeof sql,
-             "PRAGMA journal_mode=WAL; PRAGMA synchronous=%s; PRAGMA cache_size=-%zu;"
-             "PRAGMA wal_autocheckpoint=%d; PRAGMA journal_size_limit=67108864; PRAGMA foreign_keys=OFF;"
+             "PRAGMA auto_vacuum=INCREMENTAL; PRAGMA journal_mode=WAL; PRAGMA synchronous=%s;"
+             "PRAGMA cache_size=-%zu; PRAGMA wal_autocheckpoint=%d; PRAGMA journal_size_limit=%d;"
+             "PRAGMA foreign_keys=OFF;"
              "PRAGMA secure_delete=OFF; PRAGMA temp_store=MEMORY; PRAGMA mmap_size=0;",
              kind->full_sync ? "FULL" : "NORMAL",
-             (read_only ? kind->cache_bytes / 8 : kind->cache_bytes) / 1024, CHECKPOINT_PAGES);
+             (read_only ? kind->cache_bytes / 8 : kind->cache_bytes) / 1024, CHECKPOINT_PAGES,
+             CHECKPOINT_PAGES * PAGE_BYTES);
     pp_sq_exec(db, read_only ? strstr(sql, "PRAGMA cache_size") : sql);
 }
 
@@ -206,18 +215,32 @@ static enum pp_err open_db(struct pp_sq_db *db, const struct pp_sq_kind *kind, c
     return system == EMFILE || system == ENFILE ? PP_EMFILE : err;
 }
 
-static int user_version(struct pp_sq_db *db)
+/* Returns the number that a pragma answers. */
+static int64_t pragma(struct pp_sq_db *db, const char *sql)
 {
     sqlite3_stmt *st = NULL;
-    int v = -1;
-    int rc = sqlite3_prepare_v2(db->h, "PRAGMA user_version", -1, &st, NULL);
+    int64_t v = -1;
+    int rc = sqlite3_prepare_v2(db->h, sql, -1, &st, NULL);
     if (rc == SQLITE_OK)
         rc = sqlite3_step(st);
     if (rc == SQLITE_ROW)
-        v = sqlite3_column_int(st, 0);
+        v = sqlite3_column_int64(st, 0);
     pp_sq_fail(db, pp_sq_err(rc));
     sqlite3_finalize(st);
     return v;
+}
+
+void pp_sq_trim(struct pp_sq_db *db)
+{
+    int64_t free_pages = pragma(db, "PRAGMA freelist_count");
+    int64_t used = pragma(db, "PRAGMA page_count") - free_pages, most = used + SPARE_PAGES;
+    char sql[64];
+
+    if (db->err != PP_OK || free_pages <= most)
+        return;
+    int64_t n = free_pages - most < TRIM_PAGES ? free_pages - most : TRIM_PAGES;
+    snprintf(sql, sizeof sql, "PRAGMA incremental_vacuum(%" PRId64 ")", n);
+    pp_sq_exec(db, sql);
 }
 
 /* Migrates the schema to the kind's version. schema[v] is the SQL, one transaction, that leads from
@@ -225,7 +248,7 @@ static int user_version(struct pp_sq_db *db)
  * program wrote the file. */
 static enum pp_err migrate(struct pp_sq_db *db, const struct pp_sq_kind *kind)
 {
-    int v = user_version(db);
+    int v = (int)pragma(db, "PRAGMA user_version");
     if (db->err == PP_OK && v > kind->version)
         return PP_EMISMATCH;
     for (; db->err == PP_OK && v < kind->version; v++) {

@@ -109,6 +109,9 @@ pp_must_check enum pp_err pp_sq_file_open(struct pp_sq_file *f, const struct pp_
                                           struct pp_sq_db *db);
 /* Closes the file. No request may be in flight. The adapter frees the writer's state afterwards. */
 void pp_sq_file_close(struct pp_sq_file *f);
+/* Makes the file smaller, by a few MiB at most, if much more of it is free than used. For requests
+ * that delete old rows, after the deletions. A file of an earlier version keeps its size. */
+void pp_sq_trim(struct pp_sq_db *db);
 /* Implements roundtrips() of a port: how often operation `i` has run. Any thread may call it. */
 bool pp_sq_roundtrips(struct pp_sq_file *f, size_t i, const char **name, uint64_t *n);
 

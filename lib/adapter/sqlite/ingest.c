@@ -412,6 +412,7 @@ static enum pp_err op_clean(struct pp_iq *q, struct pp_ingest_clean *r)
 {
     pp_sq_run(&q->db, Q_KEY_CLEAN, "i", r->before_ms);
     pp_sq_run(&q->db, Q_KEY_COUNT_CLEAN, "i", r->before_ms / PP_KEYS_HOUR_MS);
+    pp_sq_trim(&q->db);
     return q->db.err;
 }
 
