@@ -91,6 +91,12 @@ static bool deliver_stretch(struct pp_sub *sub, const struct pp_log_read *r, siz
     return fine;
 }
 
+static bool pass_gap(struct pp_sub *sub, uint64_t from, uint64_t to)
+{
+    sub->at = to;
+    return sub->events->gap(sub, from, to) == PP_SUB_TAKEN;
+}
+
 static bool deliver_page(struct pp_sub *sub, const struct pp_log_read *r)
 {
     size_t i = 0;
@@ -103,10 +109,7 @@ static bool deliver_page(struct pp_sub *sub, const struct pp_log_read *r)
             continue;
         }
         i++;
-        if (from <= sub->at)
-            from = sub->at + 1;
-        sub->at = to;
-        if (sub->events->gap(sub, from, to) != PP_SUB_TAKEN)
+        if (!pass_gap(sub, from > sub->at ? from : sub->at + 1, to))
             return false;
     }
     if (r->n == 0 && r->last > sub->at)
@@ -114,19 +117,16 @@ static bool deliver_page(struct pp_sub *sub, const struct pp_log_read *r)
     return true;
 }
 
-static bool take_page(struct pp_sub *sub, const struct pp_log_read *r, enum pp_err err)
+static void take_page(struct pp_sub *sub, const struct pp_hub_page *page, enum pp_err err)
 {
-    if (err != PP_OK) {
+    const struct pp_log_read *r = &page->read;
+
+    if (err != PP_OK)
         sub->events->failed(sub, err);
-        return false;
-    }
-    if (r->cleaned > sub->at) {
-        uint64_t from = sub->at + 1;
-        sub->at = r->cleaned;
-        if (sub->events->gap(sub, from, sub->at) != PP_SUB_TAKEN)
-            return false;
-    }
-    return deliver_page(sub, r);
+    else if ((r->cleaned <= sub->at || pass_gap(sub, sub->at + 1, r->cleaned)) && deliver_page(sub, r) &&
+             r->n == 0 && sub->at < page->tail)
+        /* the hub had read events up to page->tail, and the log has lost them since */
+        (void)pass_gap(sub, sub->at + 1, page->tail);
 }
 
 static void on_page_read(void *data, enum pp_err err)
@@ -141,7 +141,7 @@ static void on_page_read(void *data, enum pp_err err)
         sub->reading = false;
         pp_list_remove(&hub->behind, &sub->in_hub);
         pp_list_push(&hub->behind, &sub->in_hub);
-        (void)take_page(sub, &page->read, err);
+        take_page(sub, page, err);
     }
     pp_hub_serve_behind(hub);
 }
@@ -179,6 +179,7 @@ static void read_page(struct pp_hub *hub, struct pp_sub *sub)
     if (!pp_ask_submitted(&page->ask, log->ops->read(log, &page->read)))
         return;
     page->sub = sub;
+    page->tail = hub->tail;
     page->caller = sub->caller;
     sub->reading = true;
 }

@@ -92,11 +92,14 @@ static void take_round(struct pp_hub *hub)
         hub->last = r->last;
     pp_hub_fan_out(hub, fresh);
     pp_ring_trim(&hub->ring);
-    /* The page is empty: the log has no more events up to r->last, so reading continues after
-     * r->last. */
-    if (r->n == 0 && r->last > hub->tail)
-        hub->tail = r->last;
-    hub->again = hub->again || hub->tail < hub->last;
+    if (r->n == 0) {
+        /* The log has no more events up to r->last, so reading continues after r->last. */
+        if (r->last > hub->tail)
+            hub->tail = r->last;
+        if (hub->warm_to > hub->tail) /* the log has lost the rest */
+            hub->warm_to = hub->tail;
+    }
+    hub->again = hub->again || hub->tail < r->last;
     pp_hub_serve_behind(hub);
 }
 

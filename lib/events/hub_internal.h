@@ -42,6 +42,7 @@ struct pp_hub_page {
     struct pp_hub *hub;
     struct pp_sub *sub; /* the subscriber for which the page is read; NULL: none, or it has ended */
     const void *caller; /* the subscriber's `caller` */
+    uint64_t tail;      /* the hub's tail when the page was asked for */
     struct pp_ask ask;
     struct pp_log_read read;
 };

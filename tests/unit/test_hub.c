@@ -557,6 +557,43 @@ static bool is_checked(void *arg)
     return ((struct checking *)arg)->done;
 }
 
+/* The log loses its last events, and nobody publishes more. A subscriber that needs them gets a gap
+ * up to where the others are, and nobody reads the log again and again. */
+static void the_last_events_are_lost(void **state)
+{
+    struct kit *k = *state;
+    struct follower *f;
+
+    put(k, "ops", 5);
+    settle(k);
+    pp_ring_clear(&k->hub->ring, k->hub->tail);
+    k->events.n = 3;
+    k->events.next = 4;
+    f = follow(k, PP_SUB_JSON, 1, "ops", NULL);
+    pp_test_until(k->loop, has_caught_up, f, 5000);
+    assert_int_equal(f->n, 3);
+    assert_true(f->seqs[0] == 2 && f->seqs[1] == 3 && f->seqs[2] == 0);
+    assert_true(f->gap_from == 4 && f->gap_to == 5);
+    leave(f);
+}
+
+/* The same while a hub reads the newest events, before it serves anybody. */
+static void the_last_events_are_lost_at_the_start(void **state)
+{
+    struct kit *k = *state;
+    struct follower *f;
+
+    put(k, "ops", 5);
+    settle(k);
+    k->hub->warm_to = k->hub->last = 9;
+    size_t reads = k->events.reads;
+    f = follow(k, PP_SUB_JSON, 4, "ops", NULL);
+    k->events.woken(k->events.woken_data);
+    pp_test_until(k->loop, has_caught_up, f, 5000);
+    assert_true(k->events.reads <= reads + 2);
+    leave(f);
+}
+
 /* A subscriber may start from a number that another process has published and this process has not
  * read yet. The hub must refuse only a number that no event has. */
 static void numbers_of_the_future(void **state)
@@ -675,6 +712,8 @@ int main(void)
         T(leaving_in_the_middle_of_a_round),
         T(the_same_key_twice),
         T(a_log_that_fails),
+        T(the_last_events_are_lost),
+        T(the_last_events_are_lost_at_the_start),
         T(numbers_of_the_future),
         T(a_log_that_went_back),
         T(blocks_of_numbers_are_fetched),
