@@ -21,8 +21,8 @@
 #define PAGE_BYTES       4096
 #define BUSY_MS          5000
 
-/* The file has at most as many free pages as used ones, and SPARE_PAGES. What is beyond, pp_sq_trim()
- * gives back to the disk, TRIM_PAGES (4 MiB) at a time. */
+/* The file has at most as many free pages as used ones, and SPARE_PAGES. What is beyond,
+ * pp_sq_trim() gives back to the disk, TRIM_PAGES (4 MiB) at a time. */
 enum { SPARE_PAGES = 1024, TRIM_PAGES = 1024 };
 
 /* A reader puts at most READ_GROUP requests into one transaction. At most CAPACITY requests wait
