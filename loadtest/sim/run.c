@@ -1,8 +1,11 @@
 /* run.c: runs a fleet, and measures. */
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/check.h"
 #include "scale.h"
@@ -85,6 +88,24 @@ static uint64_t crash_some(struct scale_fleet *f)
     return scale_slots_crashed(f->slots, pp_sim_now_ms(f->world) + 2 * lease_ms);
 }
 
+/* Runs the world until this time. On a terminal, shows each simulated minute how far it is. */
+static void run_until(struct scale_fleet *f, int64_t until_ms)
+{
+    enum { MINUTE_MS = 60000 };
+    bool shows = isatty(STDERR_FILENO);
+
+    for (int64_t ms = pp_sim_now_ms(f->world); ms < until_ms;) {
+        ms += MINUTE_MS - ms % MINUTE_MS;
+        pp_sim_run_until(f->world, ms < until_ms ? ms : until_ms);
+        if (shows)
+            fprintf(stderr, "\r%u workers: %" PRId64 " of %" PRId64 " min, %" PRIu64 " photos, %.0f s",
+                    f->o.workers, ms / MINUTE_MS, f->o.ms / MINUTE_MS, scale_load_photos(f->load),
+                    seconds(CLOCK_PROCESS_CPUTIME_ID));
+    }
+    if (shows && until_ms == f->o.ms)
+        fprintf(stderr, "\n");
+}
+
 void scale_run(const struct scale_options *o, struct scale_result *r)
 {
     struct reading *a = calloc(1, sizeof *a), *b = calloc(1, sizeof *b);
@@ -96,13 +117,13 @@ void scale_run(const struct scale_options *o, struct scale_result *r)
     struct scale_fleet *f = scale_fleet_open(o);
     double wall = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_PROCESS_CPUTIME_ID);
     f->load = scale_load_open(f, warm_ms);
-    pp_sim_run_until(f->world, warm_ms);
+    run_until(f, warm_ms);
     read_now(f, a);
     if (o->leave > 0) {
-        pp_sim_run_until(f->world, (warm_ms + o->ms) / 2);
+        run_until(f, (warm_ms + o->ms) / 2);
         r->slots_lost = crash_some(f);
     }
-    pp_sim_run_until(f->world, o->ms);
+    run_until(f, o->ms);
     sim_internet_advance(f->net);
     read_now(f, b);
     r->wall_s = seconds(CLOCK_MONOTONIC) - wall;
