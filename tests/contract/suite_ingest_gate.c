@@ -77,17 +77,17 @@ static enum pp_err gate_append(struct pp_ingest_queue *q, struct pp_ingest_appen
     return g->real->ops->append(g->real, &l->r);
 }
 
-bool pp_gate_holds(void *arg)
+bool pp_ingest_gate_holds(void *arg)
 {
     return ((struct gate_keeper *)arg)->held;
 }
 
-bool pp_gate_refusing(const struct gate_keeper *keeper)
+bool pp_ingest_gate_refusing(const struct gate_keeper *keeper)
 {
     return keeper->of->n > 0;
 }
 
-void pp_gate_let_through(struct gate_keeper *keeper)
+void pp_ingest_gate_let_through(struct gate_keeper *keeper)
 {
     struct pp_ingest_queue *real = keeper->of->real;
     keeper->mode = GATE_OPEN;
@@ -95,7 +95,7 @@ void pp_gate_let_through(struct gate_keeper *keeper)
     keeper->held = NULL;
 }
 
-void pp_gate_lose(struct gate_keeper *keeper)
+void pp_ingest_gate_lose(struct gate_keeper *keeper)
 {
     struct pp_req *req = &keeper->held->req;
     keeper->mode = GATE_OPEN;
@@ -185,8 +185,8 @@ static void gate_close(struct pp_ingest_queue *q)
     free(g);
 }
 
-struct pp_ingest_queue *pp_gate_open(struct gate_keeper *keeper, struct pp_loop *loop,
-                                     struct pp_ingest_queue *real)
+struct pp_ingest_queue *pp_ingest_gate_open(struct gate_keeper *keeper, struct pp_loop *loop,
+                                            struct pp_ingest_queue *real)
 {
     static const struct pp_ingest_queue_ops ops = {
 #define X(name, type) .name = gate_##name,

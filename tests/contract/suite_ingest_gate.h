@@ -20,15 +20,15 @@ struct gate_keeper {
 };
 
 /* Opens a gate in front of `real`, which it closes with itself. */
-struct pp_ingest_queue *pp_gate_open(struct gate_keeper *keeper, struct pp_loop *loop,
-                                     struct pp_ingest_queue *real);
+struct pp_ingest_queue *pp_ingest_gate_open(struct gate_keeper *keeper, struct pp_loop *loop,
+                                            struct pp_ingest_queue *real);
 /* Returns true if the gate holds an append. `arg` is its keeper. */
-bool pp_gate_holds(void *arg);
+bool pp_ingest_gate_holds(void *arg);
 /* Returns true while a refused request has no answer yet. */
-bool pp_gate_refusing(const struct gate_keeper *keeper);
+bool pp_ingest_gate_refusing(const struct gate_keeper *keeper);
 /* Opens the gate for the held append. */
-void pp_gate_let_through(struct gate_keeper *keeper);
+void pp_ingest_gate_let_through(struct gate_keeper *keeper);
 /* Opens the gate; the held append gets no answer. */
-void pp_gate_lose(struct gate_keeper *keeper);
+void pp_ingest_gate_lose(struct gate_keeper *keeper);
 
 #endif

@@ -120,8 +120,8 @@ static void open_node(struct kit *k, struct node *n)
     struct pp_ingest_queue *inner, *own;
     assert_int_equal(open_redis(k->loop, k->server->url, k->prefix, &inner), PP_OK);
     assert_int_equal(open_sqlite(k->loop, n->where, "own", &own), PP_OK);
-    inner = pp_gate_open(&n->gate, k->loop, inner);
-    own = pp_gate_open(&n->own_gate, k->loop, own);
+    inner = pp_ingest_gate_open(&n->gate, k->loop, inner);
+    own = pp_ingest_gate_open(&n->own_gate, k->loop, own);
     assert_int_equal(open_journal(k->loop, inner, own, &n->queue), PP_OK);
 }
 
@@ -401,9 +401,9 @@ static void what_was_lost_comes_back_in_order(void **state)
     assert_int_equal(append(k, k->a.queue, "c", "b_2"), PP_OK);
     k->a.gate.mode = GATE_HOLDS;
     redis_server_do(k->server, "FLUSHALL");
-    pp_test_until(k->loop, pp_gate_holds, &k->a.gate, LONG_MS);
+    pp_test_until(k->loop, pp_ingest_gate_holds, &k->a.gate, LONG_MS);
     assert_int_equal(append(k, k->a.queue, "c", "b_3"), PP_OK);
-    pp_gate_let_through(&k->a.gate);
+    pp_ingest_gate_let_through(&k->a.gate);
     until_has(k, k->redis, 3);
     in_redis(k, "123");
 }
@@ -436,16 +436,16 @@ static void only_reads_are_answered(void **state)
     struct kit *k = *state;
     k->a.gate.mode = GATE_REFUSES;
     assert_int_equal(append(k, k->a.queue, "c", "b_1"), PP_OK);
-    while (k->a.gate.appends < 3 || pp_gate_refusing(&k->a.gate)) {
+    while (k->a.gate.appends < 3 || pp_ingest_gate_refusing(&k->a.gate)) {
         assert_true(says_away(&k->a));
         pp_loop_turn(k->loop, true);
     }
     /* The journal tries to append its entry, and gets the answer late. */
     k->a.gate.mode = GATE_HOLDS;
-    pp_test_until(k->loop, pp_gate_holds, &k->a.gate, LONG_MS);
+    pp_test_until(k->loop, pp_ingest_gate_holds, &k->a.gate, LONG_MS);
     assert_int_equal(append(k, k->a.queue, "d", "b_2"), PP_OK);
     assert_true(says_away(&k->a));
-    pp_gate_let_through(&k->a.gate);
+    pp_ingest_gate_let_through(&k->a.gate);
     until_has(k, k->redis, 2);
     while (says_away(&k->a))
         pp_loop_turn(k->loop, true);
@@ -628,11 +628,11 @@ static void nothing_is_kept_before_redis_has_answered(void **state)
     k->done = false;
     k->a.gate.mode = GATE_HOLDS;
     assert_int_equal(k->a.queue->ops->append(k->a.queue, &r), PP_OK);
-    pp_test_until(k->loop, pp_gate_holds, &k->a.gate, LONG_MS);
+    pp_test_until(k->loop, pp_ingest_gate_holds, &k->a.gate, LONG_MS);
     assert_true(keeps(&nothing));
     DUE(k, k->b.queue, append, &again, PP_OK);
     k->done = false;
-    pp_gate_let_through(&k->a.gate);
+    pp_ingest_gate_let_through(&k->a.gate);
     pp_test_until(k->loop, is_done, k, LONG_MS);
     assert_int_equal(r.req.err, PP_EEXISTS);
     assert_memory_equal(r.old_answer, "other", 5);
@@ -650,11 +650,11 @@ static void a_node_that_was_stopped_accepts_nothing(void **state)
     pp_test_clock_hold(k->loop);
     k->a.gate.mode = GATE_HOLDS;
     assert_int_equal(k->a.queue->ops->append(k->a.queue, &r), PP_OK);
-    pp_test_until(k->loop, pp_gate_holds, &k->a.gate, LONG_MS);
+    pp_test_until(k->loop, pp_ingest_gate_holds, &k->a.gate, LONG_MS);
     DUE(k, k->b.queue, append, &again, PP_OK);
     pp_test_clock_pass(k->loop, 10000);
     k->done = false;
-    pp_gate_lose(&k->a.gate);
+    pp_ingest_gate_lose(&k->a.gate);
     pp_test_until(k->loop, is_done, k, LONG_MS);
     assert_int_equal(r.req.err, PP_EUNKNOWN);
     pp_test_clock_release(k->loop);
@@ -672,9 +672,9 @@ static void the_journal_cannot_be_written(void **state)
     r.req = (struct pp_req){.done = on_done, .data = k, .arena = &k->arena};
     k->done = false;
     assert_int_equal(k->a.queue->ops->append(k->a.queue, &r), PP_OK);
-    pp_test_until(k->loop, pp_gate_holds, &k->a.gate, LONG_MS);
+    pp_test_until(k->loop, pp_ingest_gate_holds, &k->a.gate, LONG_MS);
     k->a.own_gate.mode = GATE_SHUT;
-    pp_gate_let_through(&k->a.gate);
+    pp_ingest_gate_let_through(&k->a.gate);
     pp_test_until(k->loop, is_done, k, LONG_MS);
     assert_int_equal(r.req.err, PP_EIO);
     assert_int_equal(append(k, k->a.queue, "c", "b_2"), PP_EIO);
