@@ -789,7 +789,7 @@ static void cancels_come_one_by_one(void **state)
 {
     enum { BATCHES = 30 };
     struct kit *k = *state;
-    char id[BATCHES][8];
+    char id[BATCHES][16];
 
     for (int i = 0; i < BATCHES; i++) {
         snprintf(id[i], sizeof id[i], "b_%02d", i);
