@@ -40,7 +40,7 @@ from servers import ask, state_of  # noqa: E402
 
 # Length in bytes of a slot's row in Redis before the worker's id; the last of these bytes holds the
 # flags.
-ROW = 6 + 6 + 6 + 8 + 4 + 4 + 8 + 4 + 8 + 8 + 1
+ROW = 7 + 7 + 7 + 8 + 4 + 4 + 8 + 4 + 8 + 8 + 1
 
 
 class Servers(Process):
