@@ -87,13 +87,20 @@ void fake_log_open(struct fake_log *f, struct pp_loop *loop)
     fake_return_open(&f->back, loop);
 }
 
+void fake_log_lose(struct fake_log *f, size_t left)
+{
+    for (; f->n > left; f->n--) {
+        const struct pp_event *e = &f->events[f->n - 1];
+        f->next = e->seq;
+        free((char *)(uintptr_t)e->key);
+        free((char *)(uintptr_t)e->type);
+        free((char *)(uintptr_t)e->data);
+    }
+}
+
 void fake_log_close(struct fake_log *f)
 {
-    for (size_t i = 0; i < f->n; i++) {
-        free((char *)(uintptr_t)f->events[i].key);
-        free((char *)(uintptr_t)f->events[i].type);
-        free((char *)(uintptr_t)f->events[i].data);
-    }
+    fake_log_lose(f, 0);
     pp_timer_close(f->back.timer);
 }
 

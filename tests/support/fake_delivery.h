@@ -65,6 +65,8 @@ struct fake_deliveries {
 
 void fake_log_open(struct fake_log *f, struct pp_loop *loop);
 void fake_log_close(struct fake_log *f);
+/* Loses all events but the first `left`, and their numbers. */
+void fake_log_lose(struct fake_log *f, size_t left);
 /* Adds an event, or a gap if `type` is NULL, and calls the watcher. Returns the event's number. */
 uint64_t fake_log_put(struct fake_log *f, const char *key, const char *type, const char *data);
 
