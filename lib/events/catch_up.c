@@ -121,11 +121,16 @@ static void take_page(struct pp_sub *sub, const struct pp_hub_page *page, enum p
 {
     const struct pp_log_read *r = &page->read;
 
-    if (err != PP_OK)
+    if (err != PP_OK) {
         sub->events->failed(sub, err);
-    else if ((r->cleaned <= sub->at || pass_gap(sub, sub->at + 1, r->cleaned)) && deliver_page(sub, r) &&
-             r->n == 0 && sub->at < page->tail)
-        /* the hub had read events up to page->tail, and the log has lost them since */
+        return;
+    }
+    if (r->cleaned > sub->at && !pass_gap(sub, sub->at + 1, r->cleaned))
+        return;
+    if (!deliver_page(sub, r))
+        return;
+    /* the hub had read events up to page->tail, and the log has lost them since */
+    if (r->n == 0 && sub->at < page->tail)
         (void)pass_gap(sub, sub->at + 1, page->tail);
 }
 

@@ -54,8 +54,8 @@ enum {
     CALLS_OF_A_POST = 2,
     RELAYS = 2,        /* to the hub and to the broker; there is one more for each webhook */
     BATCH_WEIGHT = 64, /* more than that of any batch (import.c) */
-    /* Each process cleans the event log every 10 s: while all is calm, a cleaning has ended since
-     * the look before so many looks, one a second. */
+    /* The judge looks at the event log once a second. Each process cleans the log every 10 s. So
+     * while nothing fails, the log was cleaned at least once during the last LOG_LOOKS looks. */
     LOG_LOOKS = 12,
 };
 

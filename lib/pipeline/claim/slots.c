@@ -381,7 +381,8 @@ static bool forgotten(const struct claim_client *c)
     return c->queues.blocked != 0 && c->slot.in_flight == 0 && !c->settings.paused && still;
 }
 
-/* Looks at all clients, also at those that other workers serve. */
+/* Frees idle clients, unblocks forgotten ones, and reads the settings of paused ones again. Walks
+ * over all clients that this worker knows, with and without a slot. */
 static void tidy(struct pp_claimer *claimer, int64_t now)
 {
     struct claim_batch reread = {.act = claim_settings_load};
