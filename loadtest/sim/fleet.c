@@ -73,12 +73,18 @@ static void on_request(void *data, struct sim_request *q, bool ended)
     scale_load_request(((struct scale_fleet *)data)->load, q, ended);
 }
 
+static void on_look_up(void *data, const char *host)
+{
+    scale_load_looked_up(((struct scale_fleet *)data)->load, host);
+}
+
 static void open_internet(struct scale_fleet *f)
 {
     enum { GRACE_MS = 42000 };
     f->net = sim_internet_open(&(struct sim_internet_options){.seed = f->o.seed,
                                                               .now = internet_now,
                                                               .adjust = adjust,
+                                                              .looked_up = on_look_up,
                                                               .time_left = time_left,
                                                               .data = f,
                                                               .record = {.rpm = f->o.rpm,

@@ -26,7 +26,7 @@ struct busy {
 };
 
 struct small {
-    int64_t posted_ms, first_ms, last_ms; /* the post; its first request, and the end of its last one */
+    int64_t posted_ms, first_ms, last_ms; /* the post; its first look-up; when its last answer is here */
     uint32_t left, posts;
 };
 
@@ -53,6 +53,11 @@ struct scale_load {
 static int64_t now_ms(const struct scale_load *l)
 {
     return pp_sim_now_ms(l->f->world);
+}
+
+static unsigned number_of(const char *client)
+{
+    return (unsigned)strtoul(client, NULL, 10);
 }
 
 /* --- posting --- */
@@ -144,7 +149,7 @@ void scale_load_event(struct scale_load *l, const struct pp_event *e)
 {
     if (strncmp(e->key, "results:", 8) != 0)
         return;
-    unsigned client = (unsigned)strtoul(e->key + 8, NULL, 10);
+    unsigned client = number_of(e->key + 8);
     l->photos += SCALE_ITEM_PHOTOS;
     if (client < l->n_busy) {
         l->busy[client].finished += SCALE_ITEM_PHOTOS;
@@ -171,7 +176,7 @@ static void note_request(struct busy *b, int64_t at_ms)
 void scale_load_request(void *load, struct sim_request *q, bool ended)
 {
     struct scale_load *l = load;
-    unsigned client = (unsigned)strtoul(sim_request_client(q), NULL, 10);
+    unsigned client = number_of(sim_request_client(q));
 
     if (client < l->n_busy) {
         if (!ended)
@@ -180,16 +185,17 @@ void scale_load_request(void *load, struct sim_request *q, bool ended)
             scale_recovery_request(&l->recovery, q->start_ms);
         return;
     }
-    struct small *s = &l->small[client - l->n_busy];
-    if (!ended && s->first_ms == 0)
-        s->first_ms = q->start_ms;
-    else if (ended)
-        s->last_ms = q->end_ms;
+    if (ended)
+        l->small[client - l->n_busy].last_ms = q->end_ms + sim_way_ms(l->f->o.seed, sim_request_client(q));
 }
 
-static unsigned number_of(const char *client)
+void scale_load_looked_up(struct scale_load *l, const char *host)
 {
-    return (unsigned)strtoul(client, NULL, 10);
+    char id[SIM_CLIENT_MAX];
+    unsigned client = number_of(sim_client_of(host, id));
+
+    if (client >= l->n_busy && l->small[client - l->n_busy].first_ms == 0)
+        l->small[client - l->n_busy].first_ms = now_ms(l);
 }
 
 bool scale_load_is_endless(const struct scale_load *l, const char *client)

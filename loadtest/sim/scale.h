@@ -116,8 +116,9 @@ struct pp_blob_store *scale_blobs_open(void);
 
 /* Makes the clients, and begins to post. The small clients post from warm_ms on. */
 struct scale_load *scale_load_open(struct scale_fleet *f, int64_t warm_ms);
-/* An event was written; a request arrives at an origin, or has ended. */
+/* An event was written; a process looks up a host; a request arrives at an origin, or has ended. */
 void scale_load_event(struct scale_load *l, const struct pp_event *e);
+void scale_load_looked_up(struct scale_load *l, const char *host);
 void scale_load_request(void *load, struct sim_request *q, bool ended);
 /* Returns true if the client always has work, so that no worker gives up its slots. */
 bool scale_load_is_endless(const struct scale_load *l, const char *client);

@@ -319,6 +319,8 @@ struct sim_host *sim_host_get(struct sim_internet *net, const char *name)
 
 struct sim_name sim_host_look_up(struct sim_host *h)
 {
+    if (h->net->o.looked_up)
+        h->net->o.looked_up(h->net->o.data, h->name);
     return sim_name_of(h->net->o.seed, h->name, &h->b, h->look_ups++, now_of(h->net), h->net->calm);
 }
 

@@ -34,6 +34,8 @@ struct sim_internet_options {
     int64_t (*now)(void *data);
     /* NULL, or changes the behaviour that was drawn for a host, before its first use. */
     void (*adjust)(void *data, const char *host, struct sim_behaviour *b);
+    /* NULL, or is told that a process looks up a host, before the answer is decided. */
+    void (*looked_up)(void *data, const char *host);
     /* NULL, or returns how long the caller of this exchange will wait for its end, in ms: the time
      * left until its deadline. The origin gives up a request at its deadline even if nobody closes
      * the connection, because rule I4 assumes this of a holder that has crashed or is frozen
