@@ -11,7 +11,7 @@
 #include "pipeline/fetch/run_internal.h"
 #include "scale.h"
 
-enum { WORKERS_AN_API = 1024, WAY_US = 300, LATENCY_LO_MS = 80, LATENCY_HI_MS = 300 };
+enum { MONGO_CORES = 4, WORKERS_AN_API = 1024, WAY_US = 300, LATENCY_LO_MS = 80, LATENCY_HI_MS = 300 };
 
 static const int64_t delays_ms[] = {1000, 10000, 60000};
 
@@ -109,8 +109,11 @@ static void open_servers(struct scale_fleet *f)
     struct scale_server *mongo = &f->servers[SCALE_MONGO], *redis = &f->servers[SCALE_REDIS];
 
     for (int i = 0; i < SCALE_SERVERS; i++)
-        f->servers[i] = (struct scale_server){
-            .world = f->world, .way_us = WAY_US, .shards = f->o.shards[i], .speed = f->o.speed};
+        f->servers[i] = (struct scale_server){.world = f->world,
+                                              .way_us = WAY_US,
+                                              .shards = f->o.shards[i],
+                                              .cores = i == SCALE_MONGO ? MONGO_CORES : 1,
+                                              .speed = f->o.speed};
     f->store = pp_memory_store_new(
         &(struct pp_memory_store_options){.now_ms = date_of, .data = mongo, .forgets = true});
     f->deliveries = pp_memory_delivery_new(&(struct pp_memory_delivery_options){date_of, mongo});

@@ -30,8 +30,8 @@ static const char usage[] =
     "  --minutes M    (3)\n"
     "  --rpm R        requests a minute of each client but the giant (60)\n"
     "  --concurrency C  of each client but the giant (4)\n"
-    "  --shards S,S   of MongoDB, and of Redis; a shard does one call at a time (a shard of MongoDB for 32\n"
-    "                 workers, one of Redis for 256)\n"
+    "  --shards S,S   of MongoDB, with 4 cores each, and of Redis, with one core; a core does one call at a\n"
+    "                 time (a shard of MongoDB for 128 workers, one of Redis for 256)\n"
     "  --speed F      the servers are F times as fast as the measured ones (1)\n"
     "  --leave N      the number of workers that crash in the middle of the run (0)\n"
     "  --seed S       (1)\n"
@@ -132,7 +132,7 @@ static struct scale_options options_for(const struct arguments *a, unsigned work
     o.clients = o.clients ? o.clients : workers * 100;
     o.photos = o.photos ? o.photos : (uint64_t)workers * 33 * (uint64_t)(o.ms / 60000);
     for (int i = 0; i < SCALE_SERVERS; i++) {
-        unsigned shards = 1 + workers / (i == SCALE_MONGO ? 32 : 256);
+        unsigned shards = 1 + workers / (i == SCALE_MONGO ? 128 : 256);
         shards = shards < SCALE_SHARDS_MAX ? shards : SCALE_SHARDS_MAX;
         o.shards[i] = o.shards[i] ? o.shards[i] : shards;
     }

@@ -62,7 +62,7 @@ static void compare(const struct scale_fleet *f, const struct reading *a, const 
     for (int i = 0; i < SCALE_SERVERS; i++) {
         const struct scale_server *s = &f->servers[i];
         for (unsigned k = 0; k < s->shards; k++) {
-            double busy = (double)(b->work_ns[i][k] - a->work_ns[i][k]) / ns;
+            double busy = (double)(b->work_ns[i][k] - a->work_ns[i][k]) / (ns * s->cores);
             r->busy[i] += busy / s->shards;
             r->shards[i][k] = busy;
         }

@@ -52,15 +52,16 @@ static struct scale_calls *calls_of(struct scale_server *s, enum scale_port port
     return &s->calls[i];
 }
 
-/* Lets a shard work. Returns when it is done. */
+/* Lets the core of a shard work that is free first. Returns when it is done. */
 static int64_t work(struct scale_server *s, unsigned shard, int64_t from_us, int64_t ns)
 {
-    int64_t begin = s->free_us[shard] > from_us ? s->free_us[shard] : from_us;
-    int64_t took = (int64_t)((double)ns / s->speed);
+    int64_t *free_us = s->free_us[shard], took = (int64_t)((double)ns / s->speed);
 
+    for (unsigned i = 1; i < s->cores; i++)
+        free_us = s->free_us[shard][i] < *free_us ? &s->free_us[shard][i] : free_us;
     s->work_ns[shard] += took;
-    s->free_us[shard] = begin + took / 1000;
-    return s->free_us[shard];
+    *free_us = (*free_us > from_us ? *free_us : from_us) + took / 1000;
+    return *free_us;
 }
 
 static void on_arrival(void *data)

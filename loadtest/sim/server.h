@@ -1,7 +1,7 @@
 /* server.h: the made-up servers, and the lines of processes to them. A server charges each
- * operation what it costs on a real one (costs.c): each of its shards does one call at a time.
+ * operation what it costs on a real one (costs.c): each core of a shard does one call at a time.
  *
- *   send --way--> the shard is free --cost--> the operation runs --cost of its answer--way--> the
+ *   send --way--> a core is free --cost--> the operation runs --cost of its answer--way--> the
  *                                                                        caller has its answer
  *
  * Nothing is lost or reordered on a line. */
@@ -16,7 +16,7 @@
 /* The servers, and the ports whose calls go there. */
 enum scale_server_kind { SCALE_MONGO, SCALE_REDIS, SCALE_SERVERS };
 enum scale_port { SCALE_STORE, SCALE_DELIVERY, SCALE_COORDINATOR, SCALE_INGEST, SCALE_EVENTS, SCALE_PORTS };
-enum { SCALE_CALLS_MAX = 64, SCALE_SHARDS_MAX = 512 };
+enum { SCALE_CALLS_MAX = 64, SCALE_SHARDS_MAX = 512, SCALE_CORES_MAX = 4 };
 
 extern const char *const scale_port_names[SCALE_PORTS];
 
@@ -34,10 +34,10 @@ struct scale_line;
 struct scale_server {
     struct pp_sim_world *world;
     int64_t way_us; /* one way between a process and the server */
-    unsigned shards;
-    double speed;                      /* how many times as fast as the server that was measured */
-    int64_t free_us[SCALE_SHARDS_MAX]; /* the shard has work until this time */
-    int64_t work_ns[SCALE_SHARDS_MAX]; /* how long it has worked so far */
+    unsigned shards, cores; /* cores of each shard, at most SCALE_CORES_MAX */
+    double speed;           /* how many times as fast as the server that was measured */
+    int64_t free_us[SCALE_SHARDS_MAX][SCALE_CORES_MAX]; /* the core has work until this time */
+    int64_t work_ns[SCALE_SHARDS_MAX]; /* how long all cores of the shard have worked so far */
     struct scale_calls calls[SCALE_CALLS_MAX];
     size_t n_calls;
     uint64_t messages;           /* to processes */
