@@ -48,7 +48,7 @@ _Static_assert(PP_MARKS_KEPT_MS >= PP_RATE_KEPT_MS + 2 * PP_RATE_BUCKET_MS,
 #define PP_WORKER_GONE_MS 5000
 /* A client's tasks are announced to this many workers of each kind, or to twice as many as the
  * client has shares. No client has more than PP_SHARES_MAX shares. */
-#define PP_NEAR       8
+#define PP_NEAR       4
 #define PP_SHARES_MAX 32
 #define PP_NEAR_MAX   64
 _Static_assert(PP_NEAR_MAX == 2 * PP_SHARES_MAX, "a worker does not know all who are near its clients");
