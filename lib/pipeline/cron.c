@@ -12,7 +12,7 @@
 #include "pipeline/pipeline_internal.h"
 #include "runtime/ask.h"
 
-#define TICK_MS     250
+#define TICK_MS     250 /* the shortest time between two looks at the jobs */
 #define RETRY_MS    1000
 #define REAP_TASKS  1000
 #define CLEAN_ROWS  1000
@@ -489,6 +489,25 @@ static const struct {
 
 #define JOBS (sizeof(jobs) / sizeof(*jobs))
 
+/* Returns true if this process runs the job now, because of its roles and of who leads. */
+static bool is_ours(const struct pp_pipeline *p, size_t job)
+{
+    return (jobs[job].roles & p->roles) && (jobs[job].who != LEADER || p->metrics.leads);
+}
+
+/* Sets the timer to the next job; a job in flight may have to run again at once. */
+static void set_timer(struct pp_cron *cron)
+{
+    int64_t now = pp_loop_now(cron->p->loop), next = INT64_MAX;
+
+    for (size_t i = 0; i < JOBS; i++) {
+        int64_t at = cron->jobs[i].ask.in_flight ? 0 : cron->jobs[i].next_ms;
+        if (is_ours(cron->p, i) && at < next)
+            next = at;
+    }
+    pp_timer_start(cron->timer, next > now + TICK_MS ? next - now : TICK_MS, 0);
+}
+
 static void on_tick(void *data)
 {
     struct pp_cron *cron = data;
@@ -498,14 +517,14 @@ static void on_tick(void *data)
     p->metrics.leads = pp_fleet_leads(p);
     for (size_t i = 0; i < JOBS; i++) {
         struct job *job = &cron->jobs[i];
-        if (job->ask.in_flight || now < job->next_ms || !(jobs[i].roles & p->roles) ||
-            (jobs[i].who == LEADER && !p->metrics.leads))
+        if (job->ask.in_flight || now < job->next_ms || !is_ours(p, i))
             continue;
         pp_assert(jobs[i].who != LEADER || (p->roles & PP_ROLE_CRON), "only cron has a leader");
         job->next_ms = now + (jobs[i].period ? jobs[i].period(p->params) : jobs[i].every_ms);
         pp_assert(job->next_ms > now, "a job without a period");
         jobs[i].run(job);
     }
+    set_timer(cron);
 }
 
 struct pp_cron *pp_cron_open(struct pp_pipeline *p)
@@ -528,7 +547,7 @@ struct pp_cron *pp_cron_open(struct pp_pipeline *p)
         job->ask = (struct pp_ask){
             .loop = p->loop, .log = p->log, .failed = jobs[i].failed, .arena_max = ARENA_MAX, .data = job};
     }
-    pp_timer_start(cron->timer, 0, TICK_MS);
+    pp_timer_start(cron->timer, 0, 0);
     return cron;
 }
 

@@ -19,7 +19,7 @@
 #include "pipeline/pipeline_internal.h"
 #include "runtime/ask.h"
 
-#define TICK_MS 250
+#define TICK_MS 1000
 /* A new process waits this long before it claims, so that workers that start together first learn
  * of each other. */
 #define MEET_MS        1000

@@ -10,6 +10,10 @@
 #include "pipeline/fetch/run.h"
 #include "runtime/loop_thread.h"
 
+/* How often a fetch loop looks at its lag; and, while it stops, whether its work is done. */
+#define TICK_MS      1000
+#define STOP_TICK_MS 100
+
 /* Bits of what the main loop asks for. */
 enum control { CONTROL_HAND_BACK = 1, CONTROL_RETRY = 2, CONTROL_STOP = 4, CONTROL_GIVE_UP = 8 };
 
@@ -72,7 +76,10 @@ static void on_orders(void *data, struct pp_list *mail)
         }
         if (control & CONTROL_GIVE_UP)
             pp_keep_give_up(f->keep, PP_EIO);
-        f->stopping |= (control & CONTROL_STOP) != 0;
+        if (control & CONTROL_STOP) {
+            f->stopping = true;
+            pp_timer_start(f->tick, STOP_TICK_MS, STOP_TICK_MS);
+        }
     }
     if (f->stopping && pp_runner_in_flight(f->runner) == 0 && pp_keep_idle(f->keep))
         pp_loop_stop(f->loop);
@@ -112,7 +119,7 @@ static enum pp_err open_parts(void *data, struct pp_loop *loop)
     f->runner = pp_runner_open(&runner);
     if (!f->runner)
         return PP_ENOMEM;
-    pp_timer_start(f->tick, 100, 100);
+    pp_timer_start(f->tick, TICK_MS, TICK_MS);
     return PP_OK;
 }
 
