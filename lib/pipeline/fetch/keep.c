@@ -43,6 +43,10 @@ struct slab {
 /* The pool that chunks come from. An empty pool is all zeros. */
 struct chunk_pool {
     struct chunk *free;
+    /* Chunks of the newest slab that were never used. Nobody has touched their pages, so they take
+     * no memory yet. */
+    struct chunk *fresh;
+    size_t n_fresh;
     struct slab *slabs;
     size_t n_slabs, used;
 };
@@ -58,11 +62,8 @@ static bool add_slab(struct chunk_pool *pool)
     slab->next = pool->slabs;
     pool->slabs = slab;
     pool->n_slabs++;
-    struct chunk *chunks = (struct chunk *)(slab + 1);
-    for (size_t i = SLAB_CHUNKS; i > 0; i--) {
-        chunks[i - 1].next = pool->free;
-        pool->free = &chunks[i - 1];
-    }
+    pool->fresh = (struct chunk *)(slab + 1);
+    pool->n_fresh = SLAB_CHUNKS;
     return true;
 }
 
@@ -73,17 +74,23 @@ static void free_slabs(struct chunk_pool *pool)
         pool->slabs = slab->next;
         free(slab);
     }
-    pool->free = NULL;
-    pool->n_slabs = 0;
+    pool->free = pool->fresh = NULL;
+    pool->n_slabs = pool->n_fresh = 0;
 }
 
 /* Returns an empty chunk, or NULL when out of memory. */
 static struct chunk *chunk_get(struct chunk_pool *pool)
 {
-    if (!pool->free && !add_slab(pool))
-        return NULL;
     struct chunk *chunk = pool->free;
-    pool->free = chunk->next;
+
+    if (chunk) {
+        pool->free = chunk->next;
+    } else {
+        if (pool->n_fresh == 0 && !add_slab(pool))
+            return NULL;
+        chunk = pool->fresh++;
+        pool->n_fresh--;
+    }
     pool->used++;
     chunk->next = NULL;
     chunk->n = 0;
