@@ -155,9 +155,6 @@ static bool run_child(const struct scale_options *o, struct scale_result *r)
     }
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL); /* the child ends with this process */
-        /* A worker's pool for bodies begins with 2 MiB, of which the few photos in flight touch a
-         * little. */
-        prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
         close(fds[0]);
         scale_run(o, r);
         _exit(write(fds[1], r, sizeof *r) == (ssize_t)sizeof *r ? 0 : 1);
@@ -200,6 +197,7 @@ int main(int argc, char **argv)
     size_t done = 0;
     bool broken = false;
 
+    scale_use_huge_pages(argv);
     pp_assert(results, "no memory for the results");
     read_options(&a, argc, argv);
     scale_table_head(stdout);

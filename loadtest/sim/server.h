@@ -33,7 +33,7 @@ struct scale_line;
 
 struct scale_server {
     struct pp_sim_world *world;
-    int64_t way_us; /* one way between a process and the server */
+    int64_t way_us;         /* one way between a process and the server */
     unsigned shards, cores; /* cores of each shard, at most SCALE_CORES_MAX */
     double speed;           /* how many times as fast as the server that was measured */
     int64_t free_us[SCALE_SHARDS_MAX][SCALE_CORES_MAX]; /* the core has work until this time */
