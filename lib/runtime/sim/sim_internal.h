@@ -18,20 +18,31 @@
 #define SIM_NEVER_US  (INT64_MAX / 2)
 #define SIM_NAME_MAX  32
 
-/* The queue: a heap. slots[0] is not used. */
+/* An event in a list of the queue. */
 struct sim_slot {
     unsigned __int128 key; /* (time, order) as one number */
     struct pp_sim_event *event;
     uint32_t ticket; /* event->ticket */
 };
 
-struct sim_queue {
+struct sim_slots {
     struct sim_slot *slots;
-    /* by ticket: the place of the event in the heap; of a free ticket: the next free one. No event
-     * has ticket 0, so that it means "not queued". */
-    uint32_t *places;
+    size_t n, room; /* there is room for `room` slots */
+};
+
+enum { SIM_QUEUE_DAYS = 4096, SIM_QUEUE_LISTS = SIM_QUEUE_DAYS + 2 };
+
+struct sim_queue {
+    struct sim_slots lists[SIM_QUEUE_LISTS]; /* queue.c says which events are where */
+    uint64_t busy[SIM_QUEUE_DAYS / 64];      /* a bit for each list of a day: it may have events */
+    int64_t today, looked;                   /* all later events were looked at on the day `looked` */
+    /* by ticket: where the event is; `i` of a free ticket: the next free one. No event has ticket 0,
+     * so that it means "not queued". */
+    struct sim_queue_place {
+        uint32_t list, i;
+    } * places;
     uint32_t free;
-    size_t n, room; /* number of events; there is room for this many */
+    size_t n, room; /* number of events; there are tickets for this many */
 };
 
 struct pp_sim_world {
@@ -89,7 +100,9 @@ struct pp_loop {
 void sim_queue_put(struct sim_queue *q, struct pp_sim_event *e);
 void sim_queue_remove(struct sim_queue *q, struct pp_sim_event *e);
 /* Returns the next event, which stays in the queue; NULL: the queue is empty. */
-struct pp_sim_event *sim_queue_first(const struct sim_queue *q);
+struct pp_sim_event *sim_queue_first(struct sim_queue *q);
+/* Frees the memory of a queue, but not its events. A new queue is all zeros. */
+void sim_queue_fini(struct sim_queue *q);
 
 /* --- world.c --- */
 

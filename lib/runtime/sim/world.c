@@ -45,8 +45,7 @@ void pp_sim_world_close(struct pp_sim_world *world)
         free(pp_container_of(node, struct pp_sim_process, node));
     while ((node = pp_list_pop(&world->machines)))
         free(pp_container_of(node, struct sim_machine, node));
-    free(world->queue.slots);
-    free(world->queue.places);
+    sim_queue_fini(&world->queue);
     if (here.world == world)
         here = (struct pp_sim_place){0};
     free(world);
