@@ -188,15 +188,17 @@ static void step_open(struct transfer *t)
     go_on(t, STAGE_CONNECT, way);
 }
 
+static void step_request(struct transfer *t);
+
 static void step_connect(struct transfer *t)
 {
     switch (t->connected) {
-    case SIM_CONNECTED: go_on(t, STAGE_REQUEST, 0); return;
+    case SIM_CONNECTED: step_request(t); return;
     case SIM_BAD_TLS:
         if (t->x->https)
             fail(t, PP_CODE_TLS_FAILED, "%s: the certificate has expired", t->x->host);
         else
-            go_on(t, STAGE_REQUEST, 0);
+            step_request(t);
         return;
     case SIM_REFUSED: t->refused = true; break;
     case SIM_SILENT: break;
