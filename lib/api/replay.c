@@ -25,7 +25,8 @@ struct replay_state {
     struct pp_ingest_get earlier; /* looks for the entry of the batch's last replay */
     struct pp_api_replay running; /* listed in pp_api.replays while the items are gathered */
     bool dry_run;
-    uint64_t photos; /* number of failed photos found so far */
+    int64_t begun_ms; /* when the request had come, by the loop's clock */
+    uint64_t photos;  /* number of failed photos found so far */
     /* Bytes that this replay has taken from the ledger: for the page, and for the entry. */
     size_t page_bytes, entry_bytes;
     struct pp_acceptor_post post;
@@ -108,6 +109,7 @@ static void enter(struct pp_call *call, void (*done)(struct pp_acceptor_post *))
     struct pp_acceptor_post *post = &s->post;
 
     pp_buf_init(&post->parsed.rejected, 16);
+    post->begun_ms = s->begun_ms;
     post->replay = true;
     post->only_client = call->only_client;
     post->key = call->req->idempotency_key;
@@ -368,6 +370,7 @@ void pp_api_replay_batch(struct pp_call *call)
     call->missing = pp_call_printf(call, "there is no batch %s, or it is not planned yet", call->args[0]);
     if (!call->missing)
         return;
+    s->begun_ms = pp_loop_now(call->o->loop);
     s->find.batch_id = s->batch.batch_id = call->args[0];
     s->find.limit = PAGE_ITEMS;
     s->batch.client = call->only_client;

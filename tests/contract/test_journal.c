@@ -662,6 +662,45 @@ static void a_node_that_was_stopped_accepts_nothing(void **state)
     in_redis(k, "2");
 }
 
+/* Returns an append with a key, of a request that has come 10 s before. */
+static struct pp_ingest_append late(struct kit *k, const char *client, const char *batch)
+{
+    struct pp_ingest_append r = keyed(client, batch, "key", "late");
+    r.begun_ms = pp_loop_now(k->loop) - 10000;
+    return r;
+}
+
+/* A node is stopped for 10 s before a request reaches its journal, and takes Redis for away.
+ * Meanwhile the caller sends the batch to another node. The first node must not accept it, too. */
+static void a_late_append_while_inner_is_away(void **state)
+{
+    struct kit *k = *state;
+    struct pp_ingest_append r = late(k, "c", "b_2"), again = keyed("c", "b_3", "key", "other");
+    k->a.gate.mode = GATE_SHUT;
+    assert_int_equal(append(k, k->a.queue, "c", "b_1"), PP_OK);
+    DUE(k, k->a.queue, append, &r, PP_EIO);
+    DUE(k, k->b.queue, append, &again, PP_OK);
+    assert_true(keeps(&(struct kept){k->a.where, 1}));
+    r.key = NULL;
+    DUE(k, k->a.queue, append, &r, PP_OK);
+    assert_true(keeps(&(struct kept){k->a.where, 2}));
+}
+
+/* The same, but the node asks Redis about the key, and its journal would get the entry first. */
+static void a_late_append_that_own_gets_first(void **state)
+{
+    struct kit *k = *state;
+    struct pp_ingest_append r = late(k, "d", "b_2");
+    k->a.own_gate.mode = GATE_SHUT;
+    assert_int_equal(append(k, k->a.queue, "c", "b_1"), PP_EIO);
+    k->a.own_gate.mode = GATE_OPEN;
+    DUE(k, k->a.queue, append, &r, PP_ETIMEOUT);
+    assert_true(keeps(&(struct kept){k->a.where, 0}));
+    r.begun_ms = 0;
+    DUE(k, k->a.queue, append, &r, PP_OK);
+    assert_true(keeps(&(struct kept){k->a.where, 1}));
+}
+
 /* The journal's file can't be written, so appends fail and clients get no 202. An append that was
  * in flight when the file failed is in Redis, and its key finds it there. */
 static void the_journal_cannot_be_written(void **state)
@@ -869,6 +908,8 @@ int main(void)
         T(a_batch_of_a_crashed_node_is_gone),
         T(nothing_is_kept_before_redis_has_answered),
         T(a_node_that_was_stopped_accepts_nothing),
+        T(a_late_append_while_inner_is_away),
+        T(a_late_append_that_own_gets_first),
         T(the_journal_cannot_be_written),
         T(keys_in_the_journal_alone),
         T(keys_in_redis_while_the_client_waits),

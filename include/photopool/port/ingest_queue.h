@@ -52,6 +52,9 @@ struct pp_ingest_append {
     uint64_t high_water, max_bytes;
     uint32_t max_keys;
     int64_t now_ms; /* the steady wall time, from which the age of the key's record counts */
+    /* The loop's time at which the caller's request had come; 0: at this moment. Only a journal
+     * uses it: a caller that has waited long may have sent its key to another node. */
+    int64_t begun_ms;
     /* The queue sets this field. PP_EEXISTS with an answer: an earlier request had the same key and
      * body, and got this answer. PP_EEXISTS without an answer: the batch id exists, or existed
      * once. PP_EMISMATCH: an earlier request had the same key and another body. */

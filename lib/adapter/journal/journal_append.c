@@ -5,20 +5,24 @@
  *       the shared queue refuses:   answer as it does; the local log is not written
  *       it has the key of a batch that another process accepted: see on_other_got()
  *       the shared queue is silent: append to the local log; answer 202; the round asks later
- *       this process was stopped, and there is a key: fail; the caller may be at another node
  *   the shared queue is away: append to the local log; answer 202; the round appends the entry to
  *     the shared queue later
  *   the local log must come first (own_is_first()):
  *       with a key:    look up the key in the local log, then in the shared queue; append to the
  *                      local log; answer 202; the round appends to the shared queue later
  *       without a key: append to the local log; answer 202; the round appends to the shared queue
- *                      later */
+ *                      later
+ *
+ *   the request has a key and is_late(): ask the shared queue, even if it is away; fail if only the
+ *     local log would get the entry
+ */
 #include <stdlib.h>
 #include <string.h>
 
 #include "adapter/journal/journal_internal.h"
 
-/* The shared queue fails sooner than this. If it takes longer, this process was stopped. */
+/* A request takes less time than this, although the shared queue fails. If it takes more, this
+ * process was probably stopped. */
 enum { STOPPED_MS = 10000 };
 
 struct jq_append_op {
@@ -26,7 +30,7 @@ struct jq_append_op {
     struct jq_entry *e;  /* the new entry; in no list until the local log has it; freed if the append fails */
     enum jq_state state; /* the state of the entry once the local log has it */
     enum pp_err result;  /* the result of the caller's request once the local log has the entry */
-    int64_t begun_ms;
+    int64_t begun_ms;    /* when the caller's request had come, by the loop's clock */
     char other[PP_BATCH_ID_MAX]; /* the batch to which the shared queue's answer belongs; "": none */
 };
 
@@ -211,9 +215,12 @@ static void on_inner_appended(struct pp_req *req)
     struct jq_append_op *a = req->data;
     struct pp_ingest_append *r = request(a);
     bool failed = jq_failed(req->err), exists = req->err == PP_EEXISTS;
+    bool only_asked = a->op.sub.append.only_key; /* PP_OK: the shared queue has no such key */
 
     if (r->only_key || (req->err != PP_OK && !failed && !exists) || (failed && is_late(a))) {
         end_not_appended(a, req->err);
+    } else if (req->err == PP_OK && only_asked && is_late(a)) {
+        end_not_appended(a, PP_ETIMEOUT);
     } else if (failed) { /* the shared queue failed, so the local log keeps the entry */
         jq_away(a->op.q);
         bool doubtful = req->err == PP_EUNKNOWN || req->err == PP_ETIMEOUT;
@@ -225,7 +232,7 @@ static void on_inner_appended(struct pp_req *req)
         else
             keep(a, JQ_SURE, PP_EEXISTS);
     } else {
-        keep(a, a->op.sub.append.only_key ? JQ_MISSING : JQ_SURE, PP_OK);
+        keep(a, only_asked ? JQ_MISSING : JQ_SURE, PP_OK);
     }
 }
 
@@ -264,7 +271,7 @@ static enum pp_err begin_append(struct jq_append_op *a)
     struct jq *q = a->op.q;
 
     pp_assert(q->loaded, "an append begins before the journal is loaded");
-    if (!r->only_key && (q->away || (!r->key && own_is_first(q, r))))
+    if (!r->only_key && !is_late(a) && (q->away || (!r->key && own_is_first(q, r))))
         return append_to_own(a, JQ_MISSING, PP_OK);
     if (!r->key)
         return append_to_inner(a);
@@ -285,7 +292,7 @@ enum pp_err jq_append(struct pp_ingest_queue *base, struct pp_ingest_append *r)
     r->old_answer = NULL;
     r->old_answer_n = 0;
     a->e = jq_entry_new(&r->entry);
-    a->begun_ms = pp_loop_now(q->loop);
+    a->begun_ms = r->begun_ms ? r->begun_ms : pp_loop_now(q->loop);
     if (!q->loaded && a->e) {
         pp_list_push(&q->early, &a->op.node);
         return PP_OK;

@@ -23,11 +23,12 @@
  *    them. While the journal is not sure that the shared queue has one of them, the client's later
  *    entries wait in the journal.
  *  - If a caller sends one key to two nodes while the shared queue is away, both nodes accept it,
- *    and both batches are planned. The same happens if the answer of the shared queue is lost, the
- *    local log fails or the node is stopped, and the shared queue is away when the caller sends the
- *    key again, to any node.
- *  - A node that was stopped (a frozen machine) while it asked the shared queue does not accept a
- *    batch with a key on its own: the caller may have sent it to another node meanwhile.
+ *    and both batches are planned. The same happens while the entry of the first node still waits
+ *    in its journal, because the shared queue does not have the key yet. The same happens if the
+ *    answer of the shared queue is lost, the local log fails or the node is stopped, and the shared
+ *    queue is away when the caller sends the key again, to any node.
+ *  - A node that was stopped (a frozen machine) after a request had come does not accept its batch,
+ *    if it has a key, on its own: the caller may have sent it to another node meanwhile.
  *
  * If the write to the local log fails, the append fails: the journal never answers 202 without it.
  * The entry may be in the shared queue then; a retry with the same key finds it. Until the local

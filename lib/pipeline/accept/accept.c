@@ -233,6 +233,7 @@ static void append_entry(struct pp_acceptor *acceptor, struct pp_acceptor_post *
     a->max_bytes = acceptor->o.params->queue_bytes;
     a->max_keys = acceptor->o.params->max_keys;
     a->now_ms = pp_loop_wall(acceptor->o.loop);
+    a->begun_ms = post->begun_ms;
     enum pp_err err = acceptor->o.ingest->ops->append(acceptor->o.ingest, a);
     if (err != PP_OK)
         fail_post(post, err);
@@ -289,10 +290,17 @@ static void judge_entry(struct pp_acceptor *acceptor, struct pp_acceptor_post *p
         reserve_and_append(acceptor, post);
 }
 
-void pp_acceptor_enter(struct pp_acceptor *acceptor, struct pp_acceptor_post *post)
+static void begin_post(struct pp_acceptor *acceptor, struct pp_acceptor_post *post)
 {
     post->acceptor = acceptor;
     acceptor->busy++;
+    if (!post->begun_ms)
+        post->begun_ms = pp_loop_now(acceptor->o.loop);
+}
+
+void pp_acceptor_enter(struct pp_acceptor *acceptor, struct pp_acceptor_post *post)
+{
+    begin_post(acceptor, post);
     if (post->key && !hash_body(post, post->append.body_hash))
         post->err = PP_ENOMEM;
     judge_entry(acceptor, post);
@@ -314,8 +322,7 @@ static void on_parsed(struct pp_job *job)
 
 void pp_acceptor_post(struct pp_acceptor *acceptor, struct pp_acceptor_post *post)
 {
-    post->acceptor = acceptor;
-    acceptor->busy++;
+    begin_post(acceptor, post);
     if (acceptor->bytes > 0 && acceptor->bytes + post->body.n > BODIES_MAX * acceptor->o.params->max_body) {
         refuse_post(post, PP_API_OVERLOADED, "too many batches are being read right now");
         return;

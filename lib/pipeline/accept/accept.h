@@ -48,6 +48,8 @@ struct pp_acceptor_post {
     /* The only client that the API key may use; a post for another client gets not_found. NULL: any
      * client. */
     const char *only_client;
+    /* The loop's time at which the request had come; 0: when the acceptor gets the post. */
+    int64_t begun_ms;
     bool replay; /* the acceptor makes an entry that fetches failed photos again */
     void (*done)(struct pp_acceptor_post *post);
     void *data;
