@@ -16,6 +16,8 @@ struct batch {
     bool cancelled;     /* a cancel was answered: `planned` items were in the store then */
     struct batch *from; /* the batch of which this is a replay; NULL: none, or not known yet */
     int64_t sent_ms;    /* when the replay was first sent */
+    size_t unanswered;  /* requests to replay this batch (sim_due_unanswered()) that excuse no batch yet */
+    bool excused;       /* see sim_due_excused() */
     uint64_t wanted;    /* number of failed photos that the replay imports again */
     struct item *items; /* with a result, the last first */
     struct batch *next_replay;
@@ -175,6 +177,41 @@ bool sim_due_knows(const struct sim_due *d, const char *batch)
 
     HASH_FIND_STR(d->batches, batch, b);
     return b && b->from;
+}
+
+void sim_due_unanswered(struct sim_due *d, const char *from)
+{
+    batch_of(d, from)->unanswered++;
+}
+
+void sim_due_excuse(struct sim_due *d, const char *batch)
+{
+    batch_of(d, batch)->excused = true;
+}
+
+/* Returns true if `b` consists of items of `from` that a replay imports again. */
+static bool can_replay(const struct sim_due *d, const struct batch *b, const struct batch *from)
+{
+    for (const struct item *it = b->items; it; it = it->next) {
+        const struct item *old = find_item(d, from->name, it->id);
+        if (!old || !old->has_result || old->failed == 0 || old->photos != it->photos ||
+            old->revision >= it->revision || strcmp(old->client, it->client) != 0)
+            return false;
+    }
+    return b->items;
+}
+
+bool sim_due_excused(struct sim_due *d, const char *batch)
+{
+    struct batch *b = batch_of(d, batch);
+
+    for (struct batch *from = d->batches; from && !b->excused; from = from->hh.next) {
+        if (from->unanswered == 0 || !can_replay(d, b, from))
+            continue;
+        from->unanswered--;
+        b->excused = true;
+    }
+    return b->excused;
 }
 
 /* Returns how many photos the results of a replay have imported again. Only photos count that had

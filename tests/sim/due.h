@@ -33,6 +33,18 @@ void sim_due_cancelled(struct sim_due *d, const char *batch, const char *state);
  * and the number of its photos, which had failed. */
 void sim_due_replayed(struct sim_due *d, const char *client, const char *from, const char *batch,
                       int64_t sent_ms, uint64_t photos);
+/* A replay of the batch `from` was sent to a process that crashed before it answered. The caller is
+ * about to send it again. */
+void sim_due_unanswered(struct sim_due *d, const char *from);
+/* A process that was frozen for long has answered a replay, for which nobody waits any more. Redis
+ * has the batch, so its key was not there: maybe it waits in the journal of the process that the
+ * caller has asked meanwhile. */
+void sim_due_excuse(struct sim_due *d, const char *batch);
+/* Returns true for such a batch, and for a replay that a process may have appended before it
+ * crashed, besides the one whose answer the caller got in the end: adapter/journal/journal_queue.h
+ * says when one key makes two batches. Each request without an answer excuses one batch, which must
+ * consist of items of `from` with failed photos. */
+bool sim_due_excused(struct sim_due *d, const char *batch);
 /* Returns true if the batch is a replay whose answer a caller has got. */
 bool sim_due_knows(const struct sim_due *d, const char *batch);
 /* The first result of an item of a batch has come; `data` is its member `data`. */

@@ -426,7 +426,8 @@ void sim_judge_end(struct sim_judge *j)
         if (it->promised && !it->kept)
             report_item(j, "I10", "no result in time", it);
         snprintf(batch, sizeof batch, "%.*s", (int)strcspn(it->name, " "), it->name);
-        if (!it->promised && all_answered && !sim_due_knows(j->f->due, batch) && !take_spare(j, it))
+        if (!it->promised && all_answered && !sim_due_knows(j->f->due, batch) &&
+            !sim_due_excused(j->f->due, batch) && !take_spare(j, it))
             report_item(j, "I2", "a result of a batch that no caller knows", it);
     }
     if (!all_answered)

@@ -42,7 +42,9 @@ struct
 try {
     struct sim_http_call call;
     struct order *order;
-    uint64_t note; /* number of the try's note */
+    const struct sim_node *node; /* to which it was sent */
+    unsigned starts, freezes;    /* of the node, then */
+    uint64_t note;               /* number of the try's note */
 };
 
 static uint64_t below(const struct sim_orders *o, uint64_t n)
@@ -106,6 +108,32 @@ static void check_refusal(const struct order *r, const struct sim_http_call *cal
                      &(struct sim_about){.client = r->about.client, .batch = r->about.batch}, text);
 }
 
+struct look {
+    struct sim_fleet *f;
+    const char *batch;
+};
+
+static void look_at_entry(void *data, const struct pp_memory_ingest_row *row)
+{
+    const struct look *l = data;
+
+    if (strcmp(row->entry->batch_id, l->batch) == 0)
+        sim_due_excuse(l->f->due, l->batch);
+}
+
+/* Tells the judge of a replay whose answer comes too late, if Redis has the batch. One that only a
+ * journal has must not be accepted. */
+static void excuse_late(const struct try *t)
+{
+    struct sim_fleet *f = t->order->o->f;
+    json_t *root = json_loadb(t->call.answer, t->call.answer_n, 0, NULL);
+    struct look look = {f, json_string_value(json_object_get(root, "batch_id"))};
+
+    if (look.batch && t->freezes != t->node->freezes)
+        pp_memory_ingest_each(f->ingest, look_at_entry, &look);
+    json_decref(root);
+}
+
 static void end_try(struct order *r)
 {
     pp_assert(r->tries > 0, "a try ends twice");
@@ -134,6 +162,8 @@ static void on_done(struct sim_http_call *call)
     } else if (mine) {
         check_refusal(r, call);
         pp_sim_event_in(&r->again, AGAIN_MS * 1000);
+    } else if (r->replays && right) {
+        excuse_late(t);
     }
     if (mine)
         r->current = NULL;
@@ -158,6 +188,9 @@ static void send_order(struct order *r)
                                      .key = r->replays ? r->key : NULL,
                                      .done = on_done,
                                      .data = t};
+    t->node = n;
+    t->starts = n->starts;
+    t->freezes = n->freezes;
     r->current = t;
     r->tries++;
     struct sim_note *note = sim_trace_note(f->trace, SIM_NOTE_POST, r->replays ? "replay" : "cancel");
@@ -174,9 +207,17 @@ static void send_order(struct order *r)
     pp_sim_leave(before);
 }
 
+/* Returns true if the process to which the try was sent has ended without an answer. */
+static bool has_crashed(const struct try *t)
+{
+    return t->node->state == SIM_NODE_DOWN || t->node->starts != t->starts;
+}
+
 static void on_again(void *data)
 {
     struct order *r = data;
+    if (r->replays && r->current && has_crashed(r->current))
+        sim_due_unanswered(r->o->f->due, r->about.batch);
     r->current = NULL;
     send_order(r);
 }
