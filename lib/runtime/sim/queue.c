@@ -2,14 +2,16 @@
  * events of a large fleet: a wheel of lists before a heap, as in R. Brown, "Calendar queues", CACM
  * 31 (10), 1988.
  *
- *   heap    the events until the end of the day `today`: a day is DAY_US long
- *   days    a list for each of the next DAYS - 1 days: list d % DAYS has the events of day d
- *   later   the events of all days after these
+ * A day is DAY_US long:
  *
- * Only the heap is in order, and it is small enough for the processor's cache. When it is empty, the
- * events of the next day go there. An event that is due today, or was due before, enters the heap at
- * once. Any event can be removed: `places` knows where it is. Slots repeat the keys of events, so
- * neither comparing nor moving touches an event. */
+ *   heap    the events that are due until the end of the day `today`
+ *   days    a list for each of the next DAYS - 1 days: list d % DAYS has the events of day d
+ *   later   the events of all following days
+ *
+ * Only the heap is in order, and it is small enough for the processor's cache. When it is empty,
+ * the events of the next day go there. New events of today enter the heap at once. Any event can be
+ * removed: `places` knows where it is. Slots repeat the keys of events, so neither comparing nor
+ * moving touches an event. */
 #include <stdlib.h>
 
 #include "base/check.h"

@@ -36,8 +36,8 @@ struct sim_queue {
     struct sim_slots lists[SIM_QUEUE_LISTS]; /* queue.c says which events are where */
     uint64_t busy[SIM_QUEUE_DAYS / 64];      /* a bit for each list of a day: it may have events */
     int64_t today, looked;                   /* all later events were looked at on the day `looked` */
-    /* by ticket: where the event is; `i` of a free ticket: the next free one. No event has ticket 0,
-     * so that it means "not queued". */
+    /* By ticket: where the event is; `i` of a free ticket: the next free one. No event has ticket
+     * 0, which means "not queued". */
     struct sim_queue_place {
         uint32_t list, i;
     } * places;
