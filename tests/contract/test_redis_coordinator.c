@@ -549,16 +549,38 @@ static enum pp_err open_node(struct pp_loop *loop, const char *prefix, struct pp
 static const struct pp_coord_subject cluster = {
     .name = "coordinator: a cluster", .place = place, .open = open_node, .many = true, .at = at};
 
-static bool is_formed(void)
+/* Returns true if the answer of each node to the command has the text. */
+static bool all_say(const char *command, const char *text, bool has)
 {
     for (int i = 0; i < 3; i++) {
-        struct redisReply *r = redis_server_ask(&nodes[i], "CLUSTER INFO");
-        bool ok = strstr(r->str, "cluster_state:ok") && strstr(r->str, "cluster_known_nodes:3");
+        struct redisReply *r = redis_server_ask(&nodes[i], command);
+        bool ok = (strstr(r->str, text) != NULL) == has;
         freeReplyObject(r);
         if (!ok)
             return false;
     }
     return true;
+}
+
+/* Each node has a link to each of the two others, and one from each. */
+static bool are_linked(void)
+{
+    for (int i = 0; i < 3; i++) {
+        struct redisReply *r = redis_server_ask(&nodes[i], "CLUSTER LINKS");
+        size_t n = r->elements;
+        freeReplyObject(r);
+        if (n < 4)
+            return false;
+    }
+    return true;
+}
+
+/* A published message reaches only nodes that are linked, and whose handshake is over. */
+static bool is_formed(void)
+{
+    return all_say("CLUSTER INFO", "cluster_state:ok", true) &&
+           all_say("CLUSTER INFO", "cluster_known_nodes:3", true) &&
+           all_say("CLUSTER NODES", "handshake", false) && are_linked();
 }
 
 static bool formed(void *arg)
