@@ -264,6 +264,17 @@ static void slide(struct sim_record *r, struct sim_client *c)
     }
 }
 
+/* Without `keep`: frees old requests also of clients that send no more. */
+static void slide_oldest(struct sim_record *r)
+{
+    while (!r->o.keep && !pp_list_empty(&r->requests)) {
+        struct pp_node *oldest = r->requests.head.next;
+        slide(r, pp_container_of(oldest, struct sim_request, node)->client);
+        if (r->requests.head.next == oldest)
+            return;
+    }
+}
+
 static struct sim_request *request_new(struct sim_record *r, const struct sim_arrival *a, int64_t now_ms)
 {
     struct sim_request *q = calloc(1, sizeof(*q));
@@ -293,6 +304,7 @@ struct sim_request *sim_record_start(struct sim_record *r, const struct sim_arri
         return NULL;
     pass(r, now_ms);
     slide(r, c);
+    slide_oldest(r);
     struct limit limit = limits_at(r, c, now_ms);
     r->started++;
     c->worst.requests++;
