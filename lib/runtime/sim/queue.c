@@ -17,7 +17,15 @@
 #include "base/check.h"
 #include "runtime/sim/sim_internal.h"
 
-enum { FIRST_ROOM = 16, WAYS = 4, DAY_US = 1024, DAYS = SIM_QUEUE_DAYS, HEAP = DAYS, LATER = DAYS + 1 };
+enum {
+    FIRST_ROOM = 16,
+    ROOM_KEPT = 512,
+    WAYS = 4,
+    DAY_US = 1024,
+    DAYS = SIM_QUEUE_DAYS,
+    HEAP = DAYS,
+    LATER = DAYS + 1
+};
 
 static int64_t day_of(int64_t at_us)
 {
@@ -165,6 +173,10 @@ static void next_day(struct sim_queue *q)
     while (l->n > 0) {
         struct sim_slot slot = l->slots[--l->n];
         add(q, slot);
+    }
+    if (l->room > ROOM_KEPT) { /* timers of all processes fire at once on some days */
+        free(l->slots);
+        *l = (struct sim_slots){0};
     }
     if (day >= q->looked + DAYS / 2)
         take_later(q);
