@@ -95,16 +95,20 @@ enum pp_err pp_ms_run_backlog(struct pp_memory_store *s, struct pp_store_backlog
 enum pp_err pp_ms_run_queue(struct pp_memory_store *s, struct pp_store_queue *r)
 {
     struct pp_ms_client *c, *next;
+    int64_t due_ms[PP_QUEUES];
     r->claimed = s->claimed;
-    for (uint8_t q = 0; q < PP_QUEUES; q++) {
-        int64_t due_ms = INT64_MAX;
-        HASH_ITER (hh, s->clients, c, next) {
+    for (uint8_t q = 0; q < PP_QUEUES; q++)
+        due_ms[q] = INT64_MAX;
+    HASH_ITER (hh, s->clients, c, next) {
+        for (uint8_t q = 0; q < PP_QUEUES; q++) {
             int64_t first_ms = pp_ms_queue_due(&c->queues[q]);
-            due_ms = first_ms < due_ms ? first_ms : due_ms;
+            due_ms[q] = first_ms < due_ms[q] ? first_ms : due_ms[q];
         }
+    }
+    for (uint8_t q = 0; q < PP_QUEUES; q++) {
         r->counts[q] = (struct pp_queue_count){.queue = q, .photos = s->waiting[q]};
-        if (due_ms != INT64_MAX)
-            r->counts[q].oldest_ms = pp_ms_our_time(&r->req, due_ms);
+        if (due_ms[q] != INT64_MAX)
+            r->counts[q].oldest_ms = pp_ms_our_time(&r->req, due_ms[q]);
     }
     return PP_OK;
 }

@@ -175,23 +175,6 @@ static void free_photo(struct pp_ms_client *c, struct pp_ms_photo *photo)
     DROP(c->photos, photo);
 }
 
-void pp_ms_forget(struct pp_memory_store *s, const struct pp_ms_item *it)
-{
-    struct pp_ms_client *c = pp_ms_client(s, it->item.client, false);
-
-    for (uint32_t i = 0; i < it->item.n_photos; i++) {
-        struct pp_ms_photo *photo = pp_ms_photo(c, &it->item.photos[i].key, false);
-        if (!photo || photo->task)
-            continue;
-        struct pp_ms_object *object = photo->object;
-        if (object && --object->photos == 0)
-            DROP(c->objects, object);
-        free_photo(c, photo);
-    }
-    if (!it->name->newest)
-        DROP(c->names, it->name);
-}
-
 static void free_client(struct pp_memory_store *s, struct pp_ms_client *c)
 {
     struct pp_ms_photo *photo, *next_photo;
@@ -211,6 +194,25 @@ static void free_client(struct pp_memory_store *s, struct pp_ms_client *c)
         DROP(c->names, name);
     }
     DROP(s->clients, c);
+}
+
+void pp_ms_forget(struct pp_memory_store *s, const struct pp_ms_item *it)
+{
+    struct pp_ms_client *c = pp_ms_client(s, it->item.client, false);
+
+    for (uint32_t i = 0; i < it->item.n_photos; i++) {
+        struct pp_ms_photo *photo = pp_ms_photo(c, &it->item.photos[i].key, false);
+        if (!photo || photo->task)
+            continue;
+        struct pp_ms_object *object = photo->object;
+        if (object && --object->photos == 0)
+            DROP(c->objects, object);
+        free_photo(c, photo);
+    }
+    if (!it->name->newest)
+        DROP(c->names, it->name);
+    if (!c->names && !c->photos)
+        free_client(s, c);
 }
 
 void pp_ms_rows_free(struct pp_memory_store *s)
