@@ -197,7 +197,6 @@ int main(int argc, char **argv)
     size_t done = 0;
     bool broken = false;
 
-    scale_use_huge_pages(argv);
     pp_assert(results, "no memory for the results");
     read_options(&a, argc, argv);
     scale_table_head(stdout);

@@ -1,31 +1,22 @@
 /* pages.c: keeps the memory of a large fleet in huge pages. Nearly every step of the simulator
  * touches the memory of another process, so with small pages the processor mostly looks for their
  * addresses. */
-#include <stdlib.h>
+#include <stddef.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#include "scale.h"
+/* Settings of jemalloc, with which the program is linked if it is installed: huge pages; memory that
+ * was freed is kept for the next step. */
+extern const char *malloc_conf;
+const char *malloc_conf = "thp:always,metadata_thp:always,narenas:1,tcache_max:65536,dirty_decay_ms:-1,"
+                          "muzzy_decay_ms:-1";
 
-#define TUNABLES "GLIBC_TUNABLES"
+int __real_madvise(void *p, size_t n, int advice);
+int __wrap_madvise(void *p, size_t n, int advice);
 
-void scale_use_huge_pages(char **argv)
-{
-    char path[4096];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-
-    if (n <= 0 || getenv(TUNABLES))
-        return;
-    path[n] = '\0';
-    if (setenv(TUNABLES, "glibc.malloc.hugetlb=1:glibc.malloc.tcache_count=60000", 1) == 0)
-        (void)execv(path, argv); /* returns only if it fails, which costs only speed */
-}
-
-/* Replaces the function of libc for the code of this program, but not for malloc. Each worker asks
+/* The linker lets the code of this project call this function instead of madvise(). Each worker asks
  * for a huge page for the photos in flight (pipeline/fetch/keep.c). Here they are small and few, so
  * 10,000 workers would waste 19 GiB. */
-int madvise(void *p, size_t n, int advice)
+int __wrap_madvise(void *p, size_t n, int advice)
 {
-    return (int)syscall(SYS_madvise, p, n, advice == MADV_HUGEPAGE ? MADV_NOHUGEPAGE : advice);
+    return __real_madvise(p, n, advice == MADV_HUGEPAGE ? MADV_NOHUGEPAGE : advice);
 }

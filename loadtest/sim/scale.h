@@ -139,12 +139,6 @@ uint64_t scale_slots_crashed(struct scale_slots *s, int64_t until_ms);
 /* Fills in what became of the slots of the other workers. */
 void scale_slots_report(const struct scale_slots *s, struct scale_result *r);
 
-/* --- pages.c --- */
-
-/* Lets the program run with its heap in huge pages: starts it again, unless the environment already
- * has settings for malloc. */
-void scale_use_huge_pages(char **argv);
-
 /* --- run.c --- */
 
 /* Runs a fleet, and says what it has shown. */
