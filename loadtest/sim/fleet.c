@@ -11,7 +11,7 @@
 #include "pipeline/fetch/run_internal.h"
 #include "scale.h"
 
-enum { MONGO_CORES = 4, WORKERS_AN_API = 1024, WAY_US = 300, LATENCY_LO_MS = 80, LATENCY_HI_MS = 300 };
+enum { MONGO_CORES = 4, WORKERS_AN_API = 4096, WAY_US = 300, LATENCY_LO_MS = 80, LATENCY_HI_MS = 300 };
 
 static const int64_t delays_ms[] = {1000, 10000, 60000};
 
