@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/list.h"
 #include "runtime/ask.h"
 
 /* Tasks that are held back wait this much longer, in ms, than the probes may take. */
@@ -24,7 +25,8 @@ struct route {
     /* The tier and the due time (wall) of the tasks that are held back. */
     uint8_t held_tier;
     int64_t held_until_ms;
-    bool dirty;        /* True: the route has samples that the leader does not have yet. */
+    struct pp_node changed_node; /* Links the route into routes->changed. */
+    bool dirty;                  /* True: the route has samples that the leader does not have yet. */
     bool unsaved;      /* True: this process decided the route, and the store does not have it yet. */
     int64_t saved_ms;  /* The route was last saved at this loop time; 0: it must be saved at once. */
     uint32_t probes;   /* Number of tasks that started in the probed tier. */
@@ -36,7 +38,10 @@ struct route {
 struct pp_routes {
     struct pp_routes_options o;
     struct route *table; /* A hash table (uthash), oldest entry first. */
-    size_t in_flight;    /* Number of requests to the store in flight. */
+    /* Links all routes that are dirty or unsaved, and maybe others. Only these have work at a
+     * tick. */
+    struct pp_list changed;
+    size_t in_flight; /* Number of requests to the store in flight. */
     bool draining;
 };
 
@@ -73,8 +78,16 @@ static struct route *find(const struct pp_routes *routes, const char *client, co
     return route;
 }
 
+static void note_change(struct pp_routes *routes, struct route *route)
+{
+    if (!route->changed_node.next)
+        pp_list_push(&routes->changed, &route->changed_node);
+}
+
 static void forget(struct pp_routes *routes, struct route *route)
 {
+    if (route->changed_node.next)
+        pp_list_remove(&routes->changed, &route->changed_node);
     HASH_DEL(routes->table, route);
     free(route);
 }
@@ -300,8 +313,10 @@ struct pp_routes *pp_routes_open(const struct pp_routes_options *options)
     pp_assert(options->loop && options->store && options->coordinator && options->leads,
               "routes lack an option");
     struct pp_routes *routes = calloc(1, sizeof(*routes));
-    if (routes)
-        routes->o = *options;
+    if (!routes)
+        return NULL;
+    routes->o = *options;
+    pp_list_init(&routes->changed);
     return routes;
 }
 
@@ -366,9 +381,11 @@ static void adopt_route(struct pp_routes *routes, struct route *route, const str
     route->unsaved = false; /* the received route is newer than the unsaved one */
     /* The leader saves the route; the process that learned the route does not save it. */
     route->dirty |= routes->o.leads(routes->o.data);
+    if (route->dirty)
+        note_change(routes, route);
 }
 
-static void adopt_samples(struct route *route, const struct pp_notice *n)
+static void adopt_samples(struct pp_routes *routes, struct route *route, const struct pp_notice *n)
 {
     struct pp_route_batch *b = &route->batch;
 
@@ -377,6 +394,7 @@ static void adopt_samples(struct route *route, const struct pp_notice *n)
     b->over |= (uint8_t)n->v[2];
     b->done |= (uint8_t)n->v[3];
     route->learned = route->dirty = true; /* Only learned routes have samples. */
+    note_change(routes, route);
 }
 
 void pp_routes_noticed(struct pp_routes *routes, const struct pp_notice *n)
@@ -388,7 +406,7 @@ void pp_routes_noticed(struct pp_routes *routes, const struct pp_notice *n)
     if (n->kind == PP_NOTICE_ROUTE)
         adopt_route(routes, route, n);
     else if (n->kind == PP_NOTICE_SAMPLES && routes->o.leads(routes->o.data))
-        adopt_samples(route, n);
+        adopt_samples(routes, route, n);
 }
 
 /* --- learning from samples --- */
@@ -424,6 +442,7 @@ void pp_routes_sample(struct pp_routes *routes, const char *client, const char *
     if (!route)
         return;
     route->dirty = true;
+    note_change(routes, route);
     if (route->learned) {
         pp_route_batch_add(&route->batch, p->tiers, p->n_tiers, params.margin, sample);
         return;
@@ -446,6 +465,7 @@ static void on_saved(void *data, enum pp_err err)
         if (route) {
             route->unsaved = true;
             route->saved_ms = 0;
+            note_change(q->routes, route);
         }
     }
     free_answered(q);
@@ -515,16 +535,19 @@ static bool to_save(const struct pp_routes *routes, const struct route *route)
 
 void pp_routes_tick(struct pp_routes *routes)
 {
-    struct route *decided[SAVE_ROWS], *route, *next;
+    struct route *decided[SAVE_ROWS];
     bool leads = routes->o.leads(routes->o.data);
     size_t n = 0;
 
-    HASH_ITER (hh, routes->table, route, next) {
+    pp_list_each (node, &routes->changed) {
+        struct route *route = pp_container_of(node, struct route, changed_node);
         bool news = route->dirty && route->learned;
         if (news && leads)
             decide(routes, route);
         else if (news)
             send_samples(routes, route);
+        if (!route->dirty && !route->unsaved)
+            pp_list_remove(&routes->changed, node);
         if (!leads || !to_save(routes, route))
             continue;
         decided[n++] = route;
