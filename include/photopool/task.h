@@ -11,8 +11,9 @@
 #define PP_CLIENT_MAX   64 /* a client id has at most this many bytes */
 #define PP_BATCH_ID_MAX 40 /* size of a batch id in bytes, with its NUL */
 
-/* A photo's key: the first 16 bytes of SHA-256 over client, NUL, URL. The first 4 bytes of the key,
- * big endian, are the task's hash; a slot's hash range selects tasks by it. */
+/* A photo's key: the first 16 bytes of SHA-256 over client, NUL, canonical URL (core/url.h). The
+ * first 4 bytes of the key, big endian, are the task's hash; a slot's hash range selects tasks by
+ * it. */
 struct pp_key {
     uint8_t b[16];
 };

@@ -13,7 +13,8 @@
 
 struct explain_state {
     const char *client, *url;
-    uint16_t code; /* why the URL can't be fetched; 0: it can */
+    uint16_t code;            /* why the URL can't be fetched; 0: it can */
+    char why[PP_URL_WHY_MAX]; /* the same in words */
     struct pp_url parsed;
     struct pp_store_photo photo;
     struct pp_store_clients settings;
@@ -173,7 +174,7 @@ static void send_answer(struct pp_call *call)
     const struct pp_store_photo *p = &s->photo;
     struct pp_buf *b = &call->out;
     char code[PP_CODE_NAME_MAX];
-    struct answer answer = s->code   ? (struct answer){"fail", pp_code_info(s->code)->sentence, 0}
+    struct answer answer = s->code   ? (struct answer){"fail", s->why, 0}
                            : p->open ? answer_open(call, s)
                                      : answer_import(call, s);
 
@@ -233,12 +234,14 @@ void pp_api_explain(struct pp_call *call)
                         "explain needs client and url");
         return;
     }
-    s->code = pp_target_parse(&call->o->params->policy, &s->parsed, s->url, strlen(s->url));
+    char text[PP_URL_TEXT_MAX];
+    size_t n = strlen(s->url);
+    s->code = pp_target_read(&call->o->params->policy, &s->parsed, s->url, n, text, s->why);
     if (s->code) { /* a photo whose URL can't be fetched never has a task */
         read_settings(call);
         return;
     }
     s->photo.client = s->client;
-    s->photo.key = pp_photo_key(s->client, s->url, strlen(s->url));
+    s->photo.key = pp_photo_key(s->client, &s->parsed, s->url, n);
     PP_CALL_ASK(call, call->o->store, photo, &s->photo, "explaining a photo", read_settings);
 }

@@ -8,14 +8,15 @@
 
 #include "core/url.h"
 
-/* Checks a URL that pp_url_parse() has read. Returns 0, PP_CODE_DENIED_PORT or
+/* Checks a URL that pp_url_read() has read. Returns 0, PP_CODE_DENIED_PORT or
  * PP_CODE_DENIED_ADDRESS. */
 pp_must_check uint16_t pp_target_check(const struct pp_address_policy *policy, const struct pp_url *url);
 
-/* Reads the n bytes at `text`, which must outlive `url`, and checks the URL. Returns 0, a code of
- * pp_url_parse() or a code of pp_target_check(). If the text cannot be read, url->host is "" and
- * the other members are undefined. */
-pp_must_check uint16_t pp_target_parse(const struct pp_address_policy *policy, struct pp_url *url,
-                                       const char *text, size_t n);
+/* Reads a URL and checks it. Arguments are those of pp_url_read(). Returns 0, a code of
+ * pp_url_read() or a code of pp_target_check(); `why` then says what is wrong, for every code. If
+ * the URL cannot be read, url->host and url->text are "" and the other members are undefined. */
+pp_must_check uint16_t pp_target_read(const struct pp_address_policy *policy, struct pp_url *url,
+                                      const char *sent, size_t n, char text[PP_URL_TEXT_MAX],
+                                      char why[PP_URL_WHY_MAX]);
 
 #endif

@@ -1,9 +1,7 @@
-/* url.c: reads, formats and resolves URLs by the rules in url.h. IPv4 addresses are read as the URL
- * Standard says (url.spec.whatwg.org, "IPv4 parser", "ends in a number checker"): a superset of
- * what inet_aton(), and so libcurl, would connect to.
+/* url.c: reads URLs and writes their canonical form by the rules in url.h: finds what no URL may
+ * have, cuts the URL into its parts, reads the host, and writes scheme, host, path and query.
  *
- * Invariant: every host goes through parse_authority(), on redirects too, so that no second parser
- * reads a host. */
+ * Invariant: every host goes through read_authority(), on redirects too. */
 #include "core/url.h"
 
 #include <stdio.h>
@@ -12,169 +10,12 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "core/host.h"
 #include "photopool/code.h"
 
-/* --- parsing the host and the port --- */
+static const char no_scheme[] = "no http:// or https:// at the start";
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
-static int digit_value(char c)
-{
-    if (is_digit(c))
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    return 99;
-}
-
-/* Reads one part of an IPv4 address in lower case: decimal, 0octal or 0xhex ("0x" alone is 0).
- * Numbers above 32 bits become the maximum. */
-static bool parse_ipv4_part(const char *s, size_t n, uint64_t *out)
-{
-    int base = 10;
-    uint64_t v = 0;
-    if (n == 0)
-        return false;
-    if (n >= 2 && s[0] == '0' && s[1] == 'x') {
-        base = 16;
-        s += 2;
-        n -= 2;
-    } else if (n >= 2 && s[0] == '0') {
-        base = 8;
-    }
-    for (size_t i = 0; i < n; i++) {
-        int d = digit_value(s[i]);
-        if (d >= base)
-            return false;
-        if (v <= UINT32_MAX)
-            v = v * (unsigned)base + (unsigned)d;
-    }
-    *out = v;
-    return true;
-}
-
-static bool ends_in_number(const char *host)
-{
-    const char *dot = strrchr(host, '.');
-    const char *last = dot ? dot + 1 : host;
-    size_t n = strlen(last);
-    uint64_t v;
-    if (strspn(last, "0123456789") == n)
-        return true;
-    return last[0] == '0' && last[1] == 'x' && parse_ipv4_part(last, n, &v);
-}
-
-static bool parse_ipv4(const char *host, struct pp_addr *out)
-{
-    uint32_t sum = 0;
-    for (unsigned parts = 1; parts <= 4; parts++) {
-        size_t n = strcspn(host, ".");
-        uint64_t v;
-        if (!parse_ipv4_part(host, n, &v))
-            return false;
-        if (host[n] == '\0') { /* the last part fills all remaining bytes */
-            if (v >> (8 * (5 - parts)) != 0)
-                return false;
-            *out = pp_addr_v4(sum | (uint32_t)v);
-            return true;
-        }
-        if (v > 255)
-            return false;
-        sum |= (uint32_t)v << (8 * (4 - parts));
-        host += n + 1;
-    }
-    return false;
-}
-
-static bool set_ip_host(struct pp_url *u)
-{
-    u->host_is_ip = true;
-    pp_addr_text(&u->addr, u->host);
-    return true;
-}
-
-/* Copies the host name in lower case, and checks its letters and labels. */
-static bool copy_name(struct pp_url *u, const char *s, size_t n)
-{
-    size_t label = 0;
-    if (n > 0 && s[n - 1] == '.')
-        n--;
-    if (n == 0 || n >= sizeof(u->host))
-        return false;
-    for (size_t i = 0; i < n; i++) {
-        char c = s[i];
-        if (c >= 'A' && c <= 'Z')
-            c = (char)(c - 'A' + 'a');
-        if (c == '.') {
-            if (label == 0)
-                return false;
-            label = 0;
-        } else if (!(is_digit(c) || (c >= 'a' && c <= 'z') || c == '-' || c == '_') || ++label > 63) {
-            return false;
-        }
-        u->host[i] = c;
-    }
-    u->host[n] = '\0';
-    return label > 0;
-}
-
-static bool parse_host(struct pp_url *u, const char *s, size_t n)
-{
-    u->host_is_ip = false;
-    memset(&u->addr, 0, sizeof(u->addr));
-    if (!copy_name(u, s, n))
-        return false;
-    if (!ends_in_number(u->host))
-        return true;
-    return parse_ipv4(u->host, &u->addr) && set_ip_host(u);
-}
-
-static bool parse_port(struct pp_url *u, const char *s, size_t n)
-{
-    unsigned v = 0;
-    if (n == 0 || n > 5)
-        return false;
-    for (size_t i = 0; i < n; i++) {
-        if (!is_digit(s[i]))
-            return false;
-        v = v * 10 + (unsigned)(s[i] - '0');
-    }
-    u->port = (uint16_t)v;
-    return v >= 1 && v <= 65535;
-}
-
-/* Reads an IPv6 address in brackets: "[v6]" or "[v6]:port". */
-static bool parse_bracketed(struct pp_url *u, const char *s, size_t n)
-{
-    const char *end = memchr(s, ']', n);
-    if (end == NULL)
-        return false;
-    size_t host_n = (size_t)(end - s) - 1, rest = n - host_n - 2;
-    if (!pp_addr_from_text(&u->addr, s + 1, host_n) || u->addr.family != 6)
-        return false;
-    if (rest > 0 && (end[1] != ':' || !parse_port(u, end + 2, rest - 1)))
-        return false;
-    return set_ip_host(u);
-}
-
-/* Sets host, host_is_ip, addr and port of `u` from the n bytes between "//" and the path. u->https
- * must be set. Returns false if the bytes break the rules in url.h. */
-static bool parse_authority(struct pp_url *u, const char *s, size_t n)
-{
-    u->port = u->https ? 443 : 80;
-    if (n > 0 && s[0] == '[')
-        return parse_bracketed(u, s, n);
-    const char *colon = memchr(s, ':', n);
-    size_t host_n = colon ? (size_t)(colon - s) : n;
-    if (colon && !parse_port(u, colon + 1, n - host_n - 1))
-        return false;
-    return parse_host(u, s, host_n);
-}
-
-/* --- splitting a URL into its parts, and writing it --- */
+/* --- cutting a URL into its parts --- */
 
 /* A reference split at its delimiters (RFC 3986 appendix B). Absent parts are NULL; `path` is never
  * NULL. */
@@ -190,7 +31,7 @@ static bool is_alpha(char c)
 
 static bool is_scheme_char(char c)
 {
-    return is_alpha(c) || is_digit(c) || c == '+' || c == '-' || c == '.';
+    return is_alpha(c) || (c >= '0' && c <= '9') || c == '+' || c == '-' || c == '.';
 }
 
 static void cut_scheme(struct parts *p, const char **s, const char *end)
@@ -241,53 +82,76 @@ static bool is_http_scheme(const struct parts *p, bool *https)
     return (p->scheme_n == 4 || p->scheme_n == 5) && strncasecmp(p->scheme, "https", p->scheme_n) == 0;
 }
 
-/* Returns true for UTF-8 without control characters, spaces or backslashes. */
-static bool text_is_clean(const char *s, size_t n)
+/* --- what no URL may have --- */
+
+static bool is_blank(char c)
 {
-    bool ascii = true;
-    for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)s[i];
-        if (c <= ' ' || c == 0x7f || c == '\\')
-            return false;
-        if (c >= 0x80)
-            ascii = false;
-        if (c == 0xc2 && i + 1 < n && (unsigned char)s[i + 1] < 0xa0)
-            return false; /* U+0080..U+009F are control characters */
-    }
-    return ascii || pp_utf8_valid(s, n);
+    return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-uint16_t pp_url_parse(struct pp_url *u, const char *s, size_t n)
+/* Finds control characters and backslashes, and in a URL that is no Location invalid UTF-8. */
+static bool check_text(const char *s, size_t n, bool is_location, struct pp_url_fault *fault)
 {
-    if (n == 0 || n > PP_URL_MAX || !text_is_clean(s, n))
-        return PP_CODE_BAD_URL;
-    struct parts p = cut(s, n);
-    if (p.scheme == NULL)
-        return PP_CODE_BAD_URL;
-    if (!is_http_scheme(&p, &u->https))
-        return memchr(p.scheme, '.', p.scheme_n) ? PP_CODE_BAD_URL : PP_CODE_DENIED_SCHEME;
-    if (p.authority == NULL || !parse_authority(u, p.authority, p.authority_n))
-        return PP_CODE_BAD_URL;
-    u->path = p.path;
-    u->path_n = p.path_n + (p.query ? p.query_n + 1 : 0);
-    if (u->path_n == 0) {
-        u->path = "/";
-        u->path_n = 1;
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)s[i];
+        if (c < ' ' || c == 0x7f)
+            return pp_url_failed(fault, "a control character", s + i);
+        if (c == '\\')
+            return pp_url_failed(fault, "a backslash", s + i);
+        if (c < 0x80 || is_location)
+            continue;
+        size_t width = c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
+        if (width > n - i || !pp_utf8_valid(s + i, width))
+            return pp_url_failed(fault, "bytes that are not UTF-8", s + i);
+        if (c == 0xc2 && (unsigned char)s[i + 1] < 0xa0)
+            return pp_url_failed(fault, "a control character", s + i);
+        i += width - 1;
     }
-    return 0;
+    return true;
 }
+
+/* --- host and port --- */
+
+static bool read_port(struct pp_url *u, const char *s, size_t n, struct pp_url_fault *fault)
+{
+    unsigned v = 0;
+    for (size_t i = 0; i < n && v <= 65535; i++)
+        v = s[i] >= '0' && s[i] <= '9' ? v * 10 + (unsigned)(s[i] - '0') : 65536;
+    u->port = (uint16_t)v;
+    return (v >= 1 && v <= 65535 && n <= 5) ||
+           pp_url_failed(fault, "a port that is no number from 1 to 65535", s);
+}
+
+/* Sets host, host_is_ip, addr and port of `u` from the n bytes between "//" and the path. u->https
+ * must be set. */
+static bool read_authority(struct pp_url *u, const char *s, size_t n, struct pp_url_fault *fault)
+{
+    const char *v6_end = n > 0 && s[0] == '[' ? memchr(s, ']', n) : NULL;
+    size_t skip = v6_end ? (size_t)(v6_end - s) : 0; /* the colons in brackets */
+    const char *colon = memchr(s + skip, ':', n - skip);
+    size_t host_n = colon ? (size_t)(colon - s) : n;
+
+    if (memchr(s, '@', n))
+        return pp_url_failed(fault, "user and password are not supported", NULL);
+    u->port = u->https ? 443 : 80;
+    if (!pp_host_read(u, s, host_n, fault))
+        return false;
+    return !colon || read_port(u, colon + 1, n - host_n - 1, fault);
+}
+
+/* --- writing the canonical form --- */
 
 /* A text that is being written. If one write fails, all later writes do nothing. One byte is kept
  * for the NUL. */
 struct url_out {
     char *p;
-    size_t n, cap;
+    size_t n;
     bool full;
 };
 
 static void put(struct url_out *o, const char *s, size_t n)
 {
-    if (o->full || n >= o->cap - o->n) {
+    if (o->full || n >= PP_URL_TEXT_MAX - o->n) {
         o->full = true;
         return;
     }
@@ -295,22 +159,57 @@ static void put(struct url_out *o, const char *s, size_t n)
     o->n += n;
 }
 
-/* Returns true for bytes that RFC 3986 forbids in paths and queries. The formatter escapes them,
- * because servers read them differently. */
+/* Returns the value of a hexadecimal digit, or -1. */
+static int hex_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* Returns true for bytes that RFC 3986 forbids in paths and queries. They are escaped, because
+ * servers read them differently. */
 static bool needs_escape(unsigned char c)
 {
     return c <= ' ' || c >= 0x7f || strchr("\"<>\\^`{|}", c) != NULL;
 }
 
-static void put_escaped(struct url_out *o, const char *s, size_t n)
+static bool is_unreserved(char c)
+{
+    return is_alpha(c) || (c >= '0' && c <= '9') || strchr("-._~", c) != NULL;
+}
+
+static void put_escape(struct url_out *o, unsigned char c)
 {
     static const char hex[] = "0123456789ABCDEF";
-    for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)s[i];
-        if (needs_escape(c))
-            put(o, (const char[]){'%', hex[c >> 4], hex[c & 15]}, 3);
-        else
+    put(o, (const char[]){'%', hex[c >> 4], hex[c & 15]}, 3);
+}
+
+/* Returns true if a hexadecimal digit after the text would complete an escape that was not sent:
+ * "%" without two digits stays as it is, so "%%341" must not become "%41". */
+static bool ends_in_part_of_escape(const struct url_out *o)
+{
+    return (o->n >= 1 && o->p[o->n - 1] == '%') ||
+           (o->n >= 2 && o->p[o->n - 2] == '%' && hex_value(o->p[o->n - 1]) >= 0);
+}
+
+/* Writes a part of a path or query with the canonical escapes. */
+static void put_escaped(struct url_out *o, const char *s, size_t n)
+{
+    for (size_t i = 0; i < n && !o->full; i++) {
+        if (s[i] == '%' && n - i > 2 && hex_value(s[i + 1]) >= 0 && hex_value(s[i + 2]) >= 0) {
+            char c = (char)(hex_value(s[i + 1]) << 4 | hex_value(s[i + 2]));
+            if (c && is_unreserved(c) && !(hex_value(c) >= 0 && ends_in_part_of_escape(o)))
+                put(o, &c, 1);
+            else
+                put_escape(o, (unsigned char)c);
+            i += 2;
+        } else if (needs_escape((unsigned char)s[i])) {
+            put_escape(o, (unsigned char)s[i]);
+        } else {
             put(o, s + i, 1);
+        }
     }
 }
 
@@ -373,46 +272,17 @@ static void put_target(struct url_out *o, const char *dir, size_t n, const struc
     put_escaped(o, p->query, p->query_n);
 }
 
-static size_t terminate(struct url_out *o)
-{
-    if (o->full)
-        return 0;
-    o->p[o->n] = '\0';
-    return o->n;
-}
-
 /* Returns the path and the query of a URL. */
 static struct parts target_of(const struct pp_url *u)
 {
-    struct parts p = {.path = u->path, .path_n = u->path_n};
-    const char *mark = memchr(u->path, '?', u->path_n);
+    struct parts p = {.path = u->text + u->path, .path_n = u->n - u->path};
+    const char *mark = memchr(p.path, '?', p.path_n);
     if (mark) {
-        p.path_n = (size_t)(mark - u->path);
         p.query = mark + 1;
-        p.query_n = u->path_n - p.path_n - 1;
+        p.query_n = p.path_n - (size_t)(p.query - p.path);
+        p.path_n = (size_t)(mark - p.path);
     }
     return p;
-}
-
-size_t pp_url_format(const struct pp_url *u, char *buf, size_t cap)
-{
-    struct url_out o = {.p = buf, .cap = cap, .full = cap == 0};
-    struct parts target = target_of(u);
-    put_origin(&o, u);
-    put_target(&o, "", 0, &target);
-    return terminate(&o);
-}
-
-/* Returns true for a Location without backslashes and without control characters other than
- * tabs. */
-static bool location_is_clean(const char *s, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)s[i];
-        if ((c < ' ' && c != '\t') || c == 0x7f || c == '\\')
-            return false;
-    }
-    return true;
 }
 
 /* Resolves a reference that has no host against `base` (RFC 3986 section 5.2.2). */
@@ -435,48 +305,87 @@ static void put_relative(struct url_out *o, const struct pp_url *base, const str
     put_target(o, "", 0, &target);
 }
 
-static uint16_t resolve_parts(struct pp_url *u, const struct pp_url *base, const struct parts *p,
-                              struct url_out *o, size_t *target)
+/* --- reading --- */
+
+/* Sets scheme, host and port of `u`, which is a copy of `base` if there is one. */
+static bool read_origin(struct pp_url *u, bool has_base, const struct parts *p, struct pp_url_fault *fault)
 {
-    *u = *base;
-    if (p->scheme && !is_http_scheme(p, &u->https))
-        return PP_CODE_DENIED_SCHEME;
-    if (p->scheme && p->authority == NULL)
-        return PP_CODE_BAD_RESPONSE;
-    if (p->authority && !parse_authority(u, p->authority, p->authority_n))
-        return PP_CODE_BAD_RESPONSE;
-    put_origin(o, u);
-    *target = o->n;
-    if (p->authority)
-        put_target(o, "", 0, p);
-    else
-        put_relative(o, base, p);
-    return 0;
+    if (!p->scheme && !has_base)
+        return pp_url_failed(fault, no_scheme, NULL);
+    if (p->scheme && !is_http_scheme(p, &u->https)) {
+        pp_url_failed(fault, no_scheme, NULL);
+        if (has_base || !memchr(p->scheme, '.', p->scheme_n))
+            *fault = (struct pp_url_fault){PP_CODE_DENIED_SCHEME,
+                                           pp_code_info(PP_CODE_DENIED_SCHEME)->sentence, NULL};
+        return false;
+    }
+    if (p->scheme && !p->authority)
+        return pp_url_failed(fault, no_scheme, NULL);
+    return !p->authority || read_authority(u, p->authority, p->authority_n, fault);
 }
 
-uint16_t pp_url_resolve(struct pp_url *out, const struct pp_url *base, const char *location, size_t n,
-                        char *scratch, size_t cap)
+static bool read_parts(struct pp_url *u, const struct pp_url *base, const struct parts *p, char *text,
+                       struct pp_url_fault *fault)
 {
-    struct url_out o = {.p = scratch, .cap = cap, .full = cap == 0};
-    struct pp_url u;
-    size_t target = 0;
-    if (n > PP_URL_MAX || !location_is_clean(location, n))
-        return PP_CODE_BAD_RESPONSE;
-    for (; n > 0 && (location[0] == ' ' || location[0] == '\t'); n--)
-        location++;
-    while (n > 0 && (location[n - 1] == ' ' || location[n - 1] == '\t'))
+    struct url_out o = {.p = text};
+    if (!read_origin(u, base != NULL, p, fault))
+        return false;
+    put_origin(&o, u);
+    u->path = o.n;
+    if (p->authority)
+        put_target(&o, "", 0, p);
+    else
+        put_relative(&o, base, p);
+    if (o.full || o.n > PP_URL_MAX)
+        return pp_url_failed(fault, "over 8192 bytes with its escapes", NULL);
+    text[o.n] = '\0';
+    u->text = text;
+    u->n = o.n;
+    pp_assert(text[u->path] == '/', "a canonical URL has no path");
+    return true;
+}
+
+static bool read_url(struct pp_url *u, const struct pp_url *base, const char *s, size_t n, char *text,
+                     struct pp_url_fault *fault)
+{
+    if (n > PP_URL_MAX)
+        return pp_url_failed(fault, "over 8192 bytes", NULL);
+    for (; n > 0 && is_blank(s[0]); n--)
+        s++;
+    while (n > 0 && is_blank(s[n - 1]))
         n--;
     if (n == 0)
-        return PP_CODE_BAD_RESPONSE;
-    struct parts p = cut(location, n);
-    uint16_t code = resolve_parts(&u, base, &p, &o, &target);
-    if (code != 0)
-        return code;
-    if (terminate(&o) == 0)
-        return PP_CODE_BAD_RESPONSE;
-    u.path = scratch + target;
-    u.path_n = o.n - target;
-    pp_assert(u.path_n > 0 && u.path[0] == '/', "a canonical URL has no path");
-    *out = u;
-    return 0;
+        return pp_url_failed(fault, "an empty text", NULL);
+    if (!check_text(s, n, base != NULL, fault))
+        return false;
+    struct parts p = cut(s, n);
+    return read_parts(u, base, &p, text, fault);
+}
+
+/* Returns the number of the character that begins at `at`, counted from 1. */
+static size_t character(const char *s, const char *at)
+{
+    size_t n = 1;
+    for (; s < at; s++)
+        n += ((unsigned char)*s & 0xc0) != 0x80;
+    return n;
+}
+
+uint16_t pp_url_read(struct pp_url *url, const struct pp_url *base, const char *sent, size_t n,
+                     char text[PP_URL_TEXT_MAX], char why[PP_URL_WHY_MAX])
+{
+    struct pp_url_fault fault;
+    struct pp_url u = {0};
+
+    if (base)
+        u = *base;
+    if (read_url(&u, base, sent, n, text, &fault)) {
+        *url = u;
+        return 0;
+    }
+    if (fault.at)
+        snprintf(why, PP_URL_WHY_MAX, "%s at character %zu", fault.cause, character(sent, fault.at));
+    else
+        snprintf(why, PP_URL_WHY_MAX, "%s", fault.cause);
+    return fault.code;
 }

@@ -9,7 +9,6 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "core/sniff.h"
-#include "core/url.h"
 
 /* Crockford's base 32 alphabet, without i, l, o and u. The digits are in ascending ASCII order, so
  * ids sort like their values. */
@@ -50,11 +49,15 @@ static void sha256(uint8_t out[32], const void *a, size_t a_n, const void *b, si
     digest(out, text, n);
 }
 
-struct pp_key pp_photo_key(const char *client, const char *url, size_t url_n)
+struct pp_key pp_photo_key(const char *client, const struct pp_url *url, const char *sent, size_t n)
 {
     uint8_t hash[32];
     struct pp_key key;
-    sha256(hash, client, strlen(client), url, url_n < PP_URL_MAX ? url_n : PP_URL_MAX);
+    if (url->n > 0) {
+        sent = url->text;
+        n = url->n;
+    }
+    sha256(hash, client, strlen(client), sent, n < PP_URL_MAX ? n : PP_URL_MAX);
     memcpy(key.b, hash, sizeof(key.b));
     return key;
 }

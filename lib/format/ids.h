@@ -7,12 +7,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/url.h"
 #include "photopool/port/blob_store.h"
 #include "photopool/task.h"
 
-/* Makes the key of (client, URL). Only the first PP_URL_MAX bytes of a URL enter the key; longer
- * URLs are never fetched. */
-struct pp_key pp_photo_key(const char *client, const char *url, size_t url_n);
+/* Makes the key of (client, URL) from the canonical form, which `url` has. If the URL could not be
+ * read (url->n is 0), the first PP_URL_MAX bytes of the `n` that were sent stand for it: such a URL
+ * is never fetched. */
+struct pp_key pp_photo_key(const char *client, const struct pp_url *url, const char *sent, size_t n);
 /* Makes a new batch id in base 32: "b_", 9 digits of time, 12 random digits. Ids sort by time. */
 void pp_batch_id_new(char out[PP_BATCH_ID_MAX], int64_t wall_ms);
 /* Returns true if `s` has the form of a batch id. */

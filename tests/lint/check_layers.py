@@ -16,7 +16,7 @@ SSL = {"openssl/"}
 LAYERS = {
     "include/photopool": ({"photopool", "base"}, set()),
     "lib/base": ({"photopool", "base"}, {"uthash.h", "xxhash.h"}),
-    "lib/core": ({"photopool", "base", "core"}, set()),
+    "lib/core": ({"photopool", "base", "core"}, {"idn2.h"}),
     "lib/runtime/sim": ({"photopool", "base", "runtime"}, {"xxhash.h"}),
     "lib/runtime": ({"photopool", "base", "runtime"}, {"uv.h", "pthread.h"}),
     "lib/config": ({"photopool", "base", "config"}, {"yaml.h"}),
@@ -50,7 +50,7 @@ PURE = ("lib/core/",)
 IMPURE = {"sys/socket.h", "sys/stat.h", "fcntl.h", "unistd.h", "pthread.h", "signal.h", "poll.h", "netdb.h", "dirent.h",
           "sys/time.h", "semaphore.h", "sys/epoll.h", "sys/mman.h"}
 LIBRARIES = re.compile(r"(uv|uv/.*|uthash|utlist|utarray|jansson|openssl/.*|zlib|xxhash|sqlite3|expat|curl/.*|ares|ares_.*|yaml|"
-                       r"csv|libwebsockets|hiredis/.*|mongoc/.*|bson/.*|amqp|amqp_.*|librdkafka/.*|cmocka|pthread)\.h$")
+                       r"csv|idn2|libwebsockets|hiredis/.*|mongoc/.*|bson/.*|amqp|amqp_.*|librdkafka/.*|cmocka|pthread)\.h$")
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]')
 
 

@@ -13,9 +13,9 @@
 
 static bool no_memory;
 
-#define strndup(p, n) (no_memory ? NULL : (strndup)(p, n))
+#define strdup(p) (no_memory ? NULL : (strdup)(p))
 #include "../../lib/pipeline/fetch/redirect.c"
-#undef strndup
+#undef strdup
 
 static int resolved;
 
@@ -37,7 +37,9 @@ static void a_target_without_memory_is_handed_back(void **state)
 {
     (void)state;
     struct pp_loop *loop = pp_loop_open();
-    struct pp_params params = {.n_tiers = 1, .tiers = {{.timeout_ms = 1000}}};
+    const struct pp_port_range http = {80, 80};
+    struct pp_params params = {
+        .n_tiers = 1, .tiers = {{.timeout_ms = 1000}}, .policy = {.ports = &http, .n_ports = 1}};
     struct pp_task task = {.url = "http://a.example/1.jpg"};
     struct pp_transfer t = {.task = &task};
     const struct pp_resolver_ops ops = {.resolve = resolve};

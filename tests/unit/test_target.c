@@ -11,6 +11,8 @@
 #include "core/target.h"
 #include "photopool/code.h"
 
+static char text[PP_URL_TEXT_MAX], why[PP_URL_WHY_MAX];
+
 static const struct pp_port_range ports[] = {{80, 80}, {443, 443}, {8000, 8999}};
 
 static void each_url_has_one_answer(void **state)
@@ -32,6 +34,7 @@ static void each_url_has_one_answer(void **state)
         {"http://10.0.0.1/", PP_CODE_DENIED_ADDRESS, "10.0.0.1"},
         {"http://0x7f.1/", PP_CODE_DENIED_ADDRESS, "127.0.0.1"},
         {"http://2130706433/", PP_CODE_DENIED_ADDRESS, "127.0.0.1"},
+        {"http://\xef\xbc\x91\xef\xbc\x92\xef\xbc\x97.1/", PP_CODE_DENIED_ADDRESS, "127.0.0.1"},
         {"http://169.254.169.254/", PP_CODE_DENIED_ADDRESS, "169.254.169.254"},
         {"http://[::1]/", PP_CODE_DENIED_ADDRESS, "::1"},
         {"http://[::ffff:10.0.0.1]/", PP_CODE_DENIED_ADDRESS, NULL},
@@ -46,11 +49,15 @@ static void each_url_has_one_answer(void **state)
     const struct pp_address_policy policy = {.allow = &lan, .n_allow = 1, .ports = ports, .n_ports = 3};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct pp_url url;
-        uint16_t code = pp_target_parse(&policy, &url, rows[i].url, strlen(rows[i].url));
+        why[0] = '\0';
+        uint16_t code = pp_target_read(&policy, &url, rows[i].url, strlen(rows[i].url), text, why);
         if (code != rows[i].code)
             fail_msg("%s: %u, not %u", rows[i].url, code, rows[i].code);
         if (rows[i].host)
             assert_string_equal(url.host, rows[i].host);
+        assert_int_equal(why[0] != '\0', code != 0);
+        assert_int_equal(url.n, strlen(url.text));
+        assert_int_equal(url.n > 0, url.host[0] != '\0');
         if (url.host[0])
             assert_int_equal(pp_target_check(&policy, &url), code);
     }
@@ -62,7 +69,7 @@ static void an_empty_policy_denies_every_port(void **state)
     struct pp_url url;
     (void)state;
 
-    assert_int_equal(pp_target_parse(&none, &url, "http://a.example/", 17), PP_CODE_DENIED_PORT);
+    assert_int_equal(pp_target_read(&none, &url, "http://a.example/", 17, text, why), PP_CODE_DENIED_PORT);
 }
 
 int main(void)

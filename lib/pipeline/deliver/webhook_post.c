@@ -219,22 +219,23 @@ static const char *target_problem(uint16_t code)
 const char *pp_webhook_url_problem(const struct pp_params *params, const char *url)
 {
     struct pp_url parsed;
-    return target_problem(pp_target_parse(&params->policy, &parsed, url, strlen(url)));
+    char text[PP_URL_TEXT_MAX], why[PP_URL_WHY_MAX];
+    return target_problem(pp_target_read(&params->policy, &parsed, url, strlen(url), text, why));
 }
 
 /* Makes the canonical copy of the URL, which the exchange uses. Returns the problem with the URL,
  * or NULL if it has none. */
 static const char *copy_url(struct pp_webhook_post *w)
 {
-    char *scratch = w->poster->scratch;
+    const struct pp_address_policy *policy = &w->poster->o.params->policy;
+    char *scratch = w->poster->scratch, why[PP_URL_WHY_MAX];
+    uint16_t code = pp_target_read(policy, &w->target, w->url, strlen(w->url), scratch, why);
 
-    if (pp_url_parse(&w->target, w->url, strlen(w->url)) != 0)
-        return "not a URL of http or https";
-    size_t n = pp_url_format(&w->target, scratch, PP_URL_TEXT_MAX);
-    w->text = n > 0 ? strndup(scratch, n) : NULL;
-    if (!w->text || pp_url_parse(&w->target, w->text, n) != 0)
-        return "the URL is too long";
-    return target_problem(pp_target_check(&w->poster->o.params->policy, &w->target));
+    if (code != 0)
+        return target_problem(code);
+    w->text = strdup(scratch);
+    w->target.text = w->text;
+    return w->text ? NULL : "no memory";
 }
 
 static bool make_headers(struct pp_webhook_post *w)

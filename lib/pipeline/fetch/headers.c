@@ -53,7 +53,7 @@ static bool acceptable(const char *name, const json_t *value)
 /* Appends a host name, as the fetcher spells it, and a space. Returns false if it is none. */
 static bool add_host(FILE *hosts, const char *name)
 {
-    char url[PP_URL_HOST_MAX + 16];
+    char url[PP_URL_HOST_MAX + 16], text[PP_URL_TEXT_MAX], why[PP_URL_WHY_MAX];
     struct pp_url u;
     bool v6 = name && name[0] == '[';
 
@@ -61,7 +61,7 @@ static bool add_host(FILE *hosts, const char *name)
         (v6 && name[strlen(name) - 1] != ']'))
         return false;
     int n = snprintf(url, sizeof(url), "http://%s", name);
-    if (pp_url_parse(&u, url, (size_t)n) != 0)
+    if (pp_url_read(&u, NULL, url, (size_t)n, text, why) != 0)
         return false;
     fprintf(hosts, "%s ", u.host);
     return true;

@@ -16,29 +16,16 @@ uint16_t run_denied_code(const struct fetch_run *r, uint16_t code)
     return r->hops > 0 ? PP_CODE_REDIRECT_DENIED : code;
 }
 
-uint16_t run_check_target(struct fetch_run *r)
+bool run_set_url(struct fetch_run *r, const struct pp_url *url)
 {
-    uint16_t code = pp_target_check(&r->runner->o.params->policy, &r->url);
-
-    return code != 0 ? run_denied_code(r, code) : 0;
-}
-
-uint16_t run_set_url(struct fetch_run *r, const struct pp_url *url)
-{
-    char *scratch = r->runner->scratch;
-    size_t n = pp_url_format(url, scratch, PP_URL_TEXT_MAX);
-    if (n == 0)
-        return PP_CODE_BAD_URL;
-    char *text = strndup(scratch, n);
+    char *text = strdup(url->text);
     if (!text)
-        return PP_CODE_INTERNAL;
-    if (pp_url_parse(&r->url, text, n) != 0) {
-        free(text);
-        return PP_CODE_BAD_URL;
-    }
+        return false;
     free(r->text);
     r->text = text;
-    return 0;
+    r->url = *url;
+    r->url.text = text;
+    return true;
 }
 
 /* --- following redirects --- */
@@ -53,42 +40,46 @@ static bool same_origin(const struct pp_url *a, const struct pp_url *b)
     return a->https == b->https && a->port == b->port && strcmp(a->host, b->host) == 0;
 }
 
-/* Sets r->url to the target of the answer's Location. Returns 0, or the code of the failure. */
-static uint16_t follow_location(struct fetch_run *r)
+/* Sets r->url to the target of the answer's Location. Returns 0, or the code of the failure; `why`
+ * may then say more than the code. */
+static uint16_t follow_location(struct fetch_run *r, char why[PP_URL_WHY_MAX])
 {
     struct pp_url next;
     const char *location = r->x.location;
-    uint16_t code = PP_CODE_BAD_RESPONSE;
 
-    if (location)
-        code =
-            pp_url_resolve(&next, &r->url, location, strlen(location), r->runner->location, PP_URL_TEXT_MAX);
     r->hops++;
-    if (code == PP_CODE_DENIED_SCHEME || (code == 0 && r->url.https && !next.https))
+    if (!location)
+        return PP_CODE_BAD_RESPONSE;
+    uint16_t code = pp_url_read(&next, &r->url, location, strlen(location), r->runner->scratch, why);
+    if (code == PP_CODE_INTERNAL)
+        return code;
+    if (code == PP_CODE_DENIED_SCHEME || (code == 0 && r->url.https && !next.https)) {
+        why[0] = '\0';
         return PP_CODE_REDIRECT_DENIED;
+    }
     if (code != 0)
         return PP_CODE_BAD_RESPONSE;
     if (r->hops > r->runner->o.params->max_redirects)
         return PP_CODE_REDIRECT_LIMIT;
     r->other_host |= !same_origin(&next, &r->url);
-    code = run_set_url(r, &next);
-    if (code != 0)
-        return code == PP_CODE_INTERNAL ? code : PP_CODE_BAD_RESPONSE;
-    return run_check_target(r);
+    if (!run_set_url(r, &next))
+        return PP_CODE_INTERNAL;
+    return pp_target_check(&r->runner->o.params->policy, &r->url) == 0 ? 0 : PP_CODE_REDIRECT_DENIED;
 }
 
 void run_enter_parked(struct fetch_run *r)
 {
-    char host[PP_URL_HOST_MAX];
+    char host[PP_URL_HOST_MAX], why[PP_URL_WHY_MAX] = "";
 
     snprintf(host, sizeof(host), "%s", r->url.host);
-    uint16_t code = follow_location(r);
+    uint16_t code = follow_location(r, why);
     if (code == PP_CODE_INTERNAL) {
         run_local_fault(r, ENOMEM);
         return;
     }
     if (code != 0) {
-        run_fail(r, code, "%.150s: %s", host, pp_code_info(code)->sentence);
+        run_fail(r, code, "%.150s: %s%s%s", host, pp_code_info(code)->sentence, why[0] ? " Location: " : "",
+                 why);
         return;
     }
     pp_assert(!r->body, "a redirect has the body of a photo");

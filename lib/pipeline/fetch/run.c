@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/target.h"
 #include "pipeline/fetch/policy.h"
 #include "pipeline/fetch/run_internal.h"
 
@@ -172,6 +173,7 @@ void pp_runner_start(struct pp_runner *runner, struct pp_transfer *t)
     pp_assert(t->task->tier < runner->o.params->n_tiers, "a transfer is in a tier that does not exist");
     struct fetch_run *r = run_new(runner, t);
     struct pp_url url;
+    char why[PP_URL_WHY_MAX];
 
     clear_outcome(t);
     t->run = r;
@@ -186,15 +188,14 @@ void pp_runner_start(struct pp_runner *runner, struct pp_transfer *t)
     if (!runner->sweeping)
         pp_timer_start(runner->sweep, PP_SWEEP_MS, PP_SWEEP_MS);
     runner->sweeping = true;
-    uint16_t code = pp_url_parse(&url, t->task->url, strlen(t->task->url));
-    if (code == 0)
-        code = run_set_url(r, &url);
-    if (code == 0)
-        code = run_check_target(r);
+    const char *sent = t->task->url;
+    uint16_t code = pp_target_read(&runner->o.params->policy, &url, sent, strlen(sent), runner->scratch, why);
+    if (code == 0 && !run_set_url(r, &url))
+        code = PP_CODE_INTERNAL;
     if (code == PP_CODE_INTERNAL)
         run_local_fault(r, ENOMEM);
     else if (code != 0)
-        run_fail(r, code, "%s", pp_code_info(code)->sentence);
+        run_fail(r, code, "%s", why);
     else
         run_enter_resolve(r);
 }

@@ -31,7 +31,7 @@ struct fetch_run {
     struct pp_runner *runner;
     struct pp_transfer *t;
     enum run_stage stage;
-    char *text; /* The canonical text of `url`, which the request uses. */
+    char *text; /* The text of `url`, which the request uses. */
     unsigned hops;
     bool other_host; /* A redirect led to another host, so headers with credentials are not sent. */
     /* The request has validators. They belong to the task's URL, not to a redirect's. */
@@ -68,7 +68,7 @@ struct pp_runner {
     unsigned n_spare;
     struct pp_timer *sweep;
     bool sweeping;
-    char scratch[PP_URL_TEXT_MAX], location[PP_URL_TEXT_MAX];
+    char scratch[PP_URL_TEXT_MAX]; /* a URL that is being read */
 };
 
 int64_t run_now(const struct fetch_run *r);
@@ -103,12 +103,8 @@ void run_judge(struct fetch_run *r);
 /* Returns the failure code for a target that the policy denies; targets of redirects have a code of
  * their own. */
 uint16_t run_denied_code(const struct fetch_run *r, uint16_t code);
-/* Returns 0, or the code that says why r->url may not be requested. If the host is a name, its
- * addresses are checked later. */
-uint16_t run_check_target(struct fetch_run *r);
-/* Makes `url` the run's target and writes its canonical text. Returns 0, PP_CODE_BAD_URL if the
- * text is too long, or PP_CODE_INTERNAL when out of memory. */
-uint16_t run_set_url(struct fetch_run *r, const struct pp_url *url);
+/* Makes `url` the run's target, with a copy of its text. Returns false when out of memory. */
+pp_must_check bool run_set_url(struct fetch_run *r, const struct pp_url *url);
 bool run_is_redirect(int status);
 /* Follows the answer's Location: parks the run until it gets a permit, or ends the run as
  * failed. */

@@ -14,6 +14,7 @@
 static bool read_photos(struct plan_job *job, struct pp_plan_item *item, size_t *n_fetchable)
 {
     struct pp_url url;
+    char *scratch = job->planner->scratch, why[PP_URL_WHY_MAX];
     const char *text;
     size_t n;
 
@@ -25,16 +26,21 @@ static bool read_photos(struct plan_job *job, struct pp_plan_item *item, size_t 
         if (!photo->url)
             return false;
         photo->url_n = (uint32_t)n;
-        photo->key = pp_photo_key(job->entry->client, text, n < PP_URL_MAX ? n : PP_URL_MAX);
-        uint16_t code = pp_target_parse(&job->planner->o.params->policy, &url, photo->url, photo->url_n);
+        uint16_t code = pp_target_read(&job->planner->o.params->policy, &url, text, n, scratch, why);
+        if (code == PP_CODE_INTERNAL)
+            return false;
+        photo->key = pp_photo_key(job->entry->client, &url, text, n);
         photo->domain = pp_arena_strdup(&job->arena, url.host);
         if (!photo->domain)
             return false;
-        if (code == 0)
+        if (code == 0) {
             job->fetchable[(*n_fetchable)++] = photo;
-        else
-            photo->outcome = (struct pp_outcome){
-                .kind = PP_OUTCOME_FAILED, .code = code, .detail = pp_code_info(code)->sentence};
+            continue;
+        }
+        photo->outcome = (struct pp_outcome){
+            .kind = PP_OUTCOME_FAILED, .code = code, .detail = pp_arena_strdup(&job->arena, why)};
+        if (!photo->outcome.detail)
+            return false;
     }
     return true;
 }

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/list.h"
 #include "core/entry.h"
+#include "core/url.h"
 #include "pipeline/plan/plan.h"
 
 #define PLAN_JOBS 4
@@ -66,7 +67,8 @@ struct pp_planner {
      * while it has an entry that was delivered more than DELIVERIES_ALONE times. */
     bool alone;
     struct pp_timer *timer;
-    enum pp_err failure; /* the error of the latest step of a job; PP_OK: none */
+    enum pp_err failure;           /* the error of the latest step of a job; PP_OK: none */
+    char scratch[PP_URL_TEXT_MAX]; /* a URL that is being read */
 };
 
 /* --- chunk.c: reads a chunk, decides what its photos need --- */
