@@ -294,6 +294,21 @@ void world_post_to(struct world *w, const char *host, uint16_t port, const char 
     append(w, client, id, items, photos, refresh, &b);
 }
 
+void world_post_urls(struct world *w, const char *client, const char *id, const char *const *urls, unsigned n)
+{
+    struct pp_buf b;
+    char text[100];
+
+    pp_buf_init(&b, 1 << 20);
+    pp_entry_begin(&b);
+    for (unsigned i = 0; i < n; i++) {
+        int text_n = snprintf(text, sizeof(text), "ad-%s-%u", id, i);
+        pp_entry_item(&b, i, text, (size_t)text_n, NULL, 0, 1);
+        pp_entry_photo(&b, urls[i], strlen(urls[i]));
+    }
+    append(w, client, id, n, 1, PP_REFRESH_KNOWN, &b);
+}
+
 void world_post(struct world *w, const char *client, const char *id, unsigned items, unsigned photos,
                 enum pp_refresh refresh, const char *query)
 {

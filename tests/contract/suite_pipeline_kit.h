@@ -78,6 +78,9 @@ void world_post_to(struct world *w, const char *host, uint16_t port, const char 
 /* Posts a batch whose photos are at the test's origin. */
 void world_post(struct world *w, const char *client, const char *id, unsigned items, unsigned photos,
                 enum pp_refresh refresh, const char *query);
+/* Posts a batch of n items, each with one photo, which has this URL. */
+void world_post_urls(struct world *w, const char *client, const char *id, const char *const *urls,
+                     unsigned n);
 struct pp_batch world_batch(struct world *w, const char *id);
 struct pp_batch world_finished(struct world *w, const char *id);
 /* Returns the number of tasks in a queue that wait for a claim. */

@@ -65,6 +65,28 @@ static void redirects_are_followed(void **state)
     assert_int_equal(world_finished(w, "b_1").photos[PP_OUTCOME_STORED], 10);
 }
 
+static void spellings_of_one_url_are_one_photo(void **state)
+{
+    struct world *w = *state;
+    static const struct {
+        const char *host, *rest;
+    } forms[] = {{"http://127.0.0.1", "/c/42/a%20b.jpg?bytes=2000"},
+                 {" HTTP://127.1", "/c/42/x/../a b.jpg?bytes=2000#c "},
+                 {"http://0x7f.1", "/%63/42/a%20b.jpg?bytes=2000"},
+                 {"http://\xef\xbc\x91\xef\xbc\x92\xef\xbc\x97.1", "/c/42/a%20b.jpg?b%79tes=2000"}};
+    char urls[4][100];
+    for (int i = 0; i < 4; i++)
+        snprintf(urls[i], sizeof(urls[i]), "%s:%u%s", forms[i].host, w->origin.port, forms[i].rest);
+    world_post_urls(w, "42", "b_1", (const char *const[]){urls[1], urls[2], "http://127.0.0.1:0/"}, 3);
+    struct pp_batch b = world_finished(w, "b_1");
+    assert_int_equal(b.photos[PP_OUTCOME_STORED], 2);
+    assert_int_equal(b.photos[PP_OUTCOME_FAILED], 1);
+    world_post_urls(w, "42", "b_2", (const char *const[]){urls[0], urls[3]}, 2);
+    assert_int_equal(world_finished(w, "b_2").photos[PP_OUTCOME_UNCHANGED], 2);
+    assert_int_equal(w->p.metrics.claims, 1);
+    assert_int_equal(world_seen(w, "42").requests, 1);
+}
+
 static void restart_goes_on(void **state)
 {
     struct world *w = *state;
@@ -147,6 +169,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(slow_hosts_are_promoted, world_setup_open, world_teardown_open),
         cmocka_unit_test_setup_teardown(redirects_are_followed, world_setup_open, world_teardown_open),
         cmocka_unit_test_setup_teardown(events_are_removed_without_cron, world_setup_open,
+                                        world_teardown_open),
+        cmocka_unit_test_setup_teardown(spellings_of_one_url_are_one_photo, world_setup_open,
                                         world_teardown_open),
         cmocka_unit_test_setup_teardown(restart_goes_on, world_setup_open, world_teardown_open),
     };

@@ -36,7 +36,8 @@ BAD = [  # (URL, permitted error codes)
     ("data:image/png;base64,AAAA", "denied_scheme"), ("ws://good.example/", "denied_scheme"), ("javascript:alert(1)", "denied_scheme"),
     ("good.example/1.jpg", "bad_url"), ("//good.example/1.jpg", "bad_url"), ("", "bad_url"), ("http://", "bad_url"),
     ("http:///1.jpg", "bad_url"),
-    ("http://good.example /", "bad_url"), (" http://good.example/", "bad_url"), ("http://good.example/a b.jpg", "bad_url"),
+    ("http://good.example /", "bad_url"), ("http://good .example/", "bad_url"), ("http://good.example/a\tb.jpg", "bad_url"),
+    ("http://good_one.пример/", "bad_url"), ("http://good.example＠127.0.0.1/", "bad_url"), ("http://☃.example/", "bad_url"),
     ("http://good.example/\r\nX-Evil: 1", "bad_url"), ("http://good.example/\u0001", "bad_url"), ("http://good%00.example/", "bad_url"),
     ("http://good.example%00.127.0.0.1/", "bad_url"), ("http://good.example:0/", "bad_url denied_port"),
     ("http://good.example:65536/", "bad_url"), ("http://good.example:80a/", "bad_url"), ("http://good.example:-1/", "bad_url"),
@@ -50,6 +51,18 @@ BAD = [  # (URL, permitted error codes)
     ("http://good.example/" + "x" * 8192, "bad_url"),
 ]
 
+READ = [  # URLs that are read as a browser reads them
+    " http://good.example/read.jpg\r\n", "HTTP://GOOD.example:80/%72ead.jpg#x", "http://good.example./x/../read%2ejpg",
+    "http://пример.example/моя фотография.jpg?ф", "http://xn--e1afmkfd.example:80/%d0%bc%D0%BE%D1%8F%20фотография.jpg?%d1%84",
+]
+
+WHY = {  # URL: detail of its error
+    "http:\\\\good.example\\1.jpg": "a backslash at character 6", "good.example/1.jpg": "no http:// or https:// at the start",
+    " http://ф.example:0/": "a port that is no number from 1 to 65535 at character 19",
+    "http://user:pw@good.example/": "user and password are not supported",
+    "http://good .example/": "a space in the host name at character 12",
+}
+
 GOOD_HOSTS = "good.example GOOD.example. good6.example both.example mixed.example mixed6.example good.example:80".split()
 
 REDIRECTS = {  # host: (Location that it answers, permitted error codes)
@@ -59,6 +72,7 @@ REDIRECTS = {  # host: (Location that it answers, permitted error codes)
     "r7": ("file:///etc/passwd", "redirect_denied"), "r8": ("gopher://127.0.0.1/", "redirect_denied"),
     "r9": ("http://good.example:22/", "redirect_denied"), "r10": ("//127.0.0.1/x", "redirect_denied"),
     "r11": ("http://[::ffff:10.0.0.1]/", "redirect_denied"), "r12": ("http://user:pw@127.0.0.1/", "redirect_denied bad_response"),
+    "r15": ("http://xn--e1afmkfd.example/", ""), "r16": ("http://пример.example/ф", ""),
     "r13": ("http://r13.example/x", "redirect_limit"), "r14": ("http://good.example/%0dX-Evil:%201", "bad_response"),
 }
 
@@ -66,7 +80,7 @@ REDIRECTS = {  # host: (Location that it answers, permitted error codes)
 def addresses(name, n):
     """Returns the name server's answer to the n-th question, or None if the name does not exist."""
     host = name.removesuffix(".example")
-    fixed = {"good": [PUBLIC], "good6": [PUBLIC6], "both": [PUBLIC, PUBLIC6], "private": ["10.1.2.3"], "private6": ["fd00::7"],
+    fixed = {"good": [PUBLIC], "xn--e1afmkfd": [PUBLIC], "good6": [PUBLIC6], "both": [PUBLIC, PUBLIC6], "private": ["10.1.2.3"], "private6": ["fd00::7"],
              "metadata": ["169.254.169.254"], "mapped": ["::ffff:127.0.0.1"], "all-bad": ["127.0.0.1", "10.0.0.1", "::1", "fe80::1"],
              "mixed": ["127.0.0.1", PUBLIC, "10.0.0.1", "::1"], "mixed6": ["127.0.0.1", "::1", "fc00::1", PUBLIC6],
              "localhost": ["127.0.0.1", "::1"], "a.localhost": ["127.0.0.1"]}
@@ -96,6 +110,19 @@ def spellings(pool):
     print(f"{len(urls)} URLs refused", flush=True)
 
 
+def read_as_a_browser_does(pool):
+    """Spellings of one URL are one photo, results echo what was sent, and bad_url says what is wrong."""
+    results = pool.wait_finished(pool.submit("43", [{"id": f"s{n}", "photos": [url]} for n, url in enumerate(READ)]), 40)
+    echoed = {r["data"]["item"]: r["data"]["photos"][0]["url"] for r in results}
+    same(echoed, {f"s{n}": url for n, url in enumerate(READ)}, "the URLs in the results")
+    same({o for o, _ in outcomes(results).values()} - {"stored", "unchanged"}, set(), "how they end")
+    results = pool.wait_finished(pool.submit("43", [{"id": "again", "photos": ["http://good.example/read.jpg", READ[-1]]}]), 40)
+    same({o for o, _ in outcomes(results).values()}, {"unchanged"}, "other spellings of known photos")
+    results = pool.wait_finished(pool.submit("43", [{"id": "why", "photos": list(WHY)}]), 40)
+    got = {p["url"]: p["error"]["detail"] for p in results[0]["data"]["photos"]}
+    same(got, WHY, "what is wrong with the URLs")
+
+
 def good_ones(pool):
     urls = [f"http://{host}/{n}.jpg" for host in (*GOOD_HOSTS, PUBLIC, f"[{PUBLIC6}]") for n in range(3)]
     results = pool.wait_finished(pool.submit("42", [{"id": f"g{n}", "photos": [url]} for n, url in enumerate(urls)]), 40)
@@ -121,7 +148,8 @@ def rebinding(pool, names):
 def redirects(pool):
     batch = pool.submit("42", [{"id": host, "photos": [f"http://{host}.example/x"]} for host in REDIRECTS])
     got = codes(pool.wait_finished(batch, 40))
-    wrong = [(REDIRECTS[h][0], got[h], REDIRECTS[h][1]) for h in REDIRECTS if got[h] not in REDIRECTS[h][1].split()]
+    wrong = [(REDIRECTS[h][0], got[h], REDIRECTS[h][1]) for h in REDIRECTS
+             if got[h] not in (REDIRECTS[h][1].split() or [None])]
     same(wrong, [], "redirects with another code (Location, got, due)")
 
 
@@ -142,7 +170,7 @@ def test_netns_ssrf(case):
     wait_until(lambda: ("10.77.77.77", 80) in watch.seen, 5, "the watcher sees a connection to any address")
     probe.close()
     watch.seen.clear()
-    for part in (lambda: good_ones(pool), lambda: spellings(pool), lambda: redirects(pool), lambda: rebinding(pool, names)):
+    for part in (lambda: good_ones(pool), lambda: read_as_a_browser_does(pool), lambda: spellings(pool), lambda: redirects(pool), lambda: rebinding(pool, names)):
         part()
     settle(watch)
     same(watch.drops(), 0, "packets that the watcher missed")
