@@ -17,6 +17,7 @@
 #include "adapter/redis/redis_ports.h"
 #include "adapter/s3/s3_blob_store.h"
 #include "adapter/sqlite/sqlite_store.h"
+#include "format/ids.h"
 #include "pipeline/accept/accept.h"
 #include "pipeline/fetch/keep.h"
 
@@ -95,7 +96,7 @@ static enum pp_err open_store(struct opening *o)
     enum pp_err err;
     if (!path)
         return mongo_opened(o, pp_mongo_task_store_open(o->p->loop, &o->mongo, &o->p->store, o->reason));
-    err = pp_sqlite_task_store_open(o->p->loop, path, &o->p->store);
+    err = pp_sqlite_task_store_open(o->p->loop, path, pp_photo_key_sent, &o->p->store);
     return pp_wire_explain(o->error, err, "store %s: %s", path, pp_err_text(err));
 }
 

@@ -18,6 +18,9 @@ struct pp_key {
     uint8_t b[16];
 };
 
+/* Makes the key of a photo from a client and a URL as the client sent it. */
+typedef struct pp_key pp_key_of(const char *client, const char *sent, size_t n);
+
 enum pp_refresh { PP_REFRESH_KNOWN, PP_REFRESH_CHANGED, PP_REFRESH_ALWAYS };
 
 enum pp_item_status {

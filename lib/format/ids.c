@@ -62,6 +62,15 @@ struct pp_key pp_photo_key(const char *client, const struct pp_url *url, const c
     return key;
 }
 
+struct pp_key pp_photo_key_sent(const char *client, const char *sent, size_t n)
+{
+    char text[PP_URL_TEXT_MAX], why[PP_URL_WHY_MAX];
+    struct pp_url url = {.n = 0};
+
+    (void)!pp_url_read(&url, NULL, sent, n, text, why);
+    return pp_photo_key(client, &url, sent, n);
+}
+
 static void write_base32(char *out, size_t digits, const uint8_t *bytes, size_t n)
 {
     size_t bit = 0;

@@ -15,6 +15,8 @@
  * read (url->n is 0), the first PP_URL_MAX bytes of the `n` that were sent stand for it: such a URL
  * is never fetched. */
 struct pp_key pp_photo_key(const char *client, const struct pp_url *url, const char *sent, size_t n);
+/* The same, for a URL that has not been read yet (pp_key_of). */
+struct pp_key pp_photo_key_sent(const char *client, const char *sent, size_t n);
 /* Makes a new batch id in base 32: "b_", 9 digits of time, 12 random digits. Ids sort by time. */
 void pp_batch_id_new(char out[PP_BATCH_ID_MAX], int64_t wall_ms);
 /* Returns true if `s` has the form of a batch id. */

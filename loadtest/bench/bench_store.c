@@ -17,6 +17,7 @@
 #include "adapter/sqlite/sqlite_store.h"
 #include "base/arena.h"
 #include "base/text.h"
+#include "format/ids.h"
 
 enum { CHUNK_ITEMS = 200, CLIENTS = 10, HOSTS = 40 };
 
@@ -186,7 +187,7 @@ int main(int argc, char **argv)
     snprintf(path, sizeof path, "%s/store.db", dir);
     pp_rng_seed(&b.rng, 1);
     b.loop = pp_loop_open();
-    check(pp_sqlite_task_store_open(b.loop, path, &b.store), path);
+    check(pp_sqlite_task_store_open(b.loop, path, pp_photo_key_sent, &b.store), path);
     struct lap t_plan = {0}, t_claim = {0}, t_settle = {0}, all = now(), sum = {0};
     uint64_t planned = 0, settled = 0, n, round = 0;
     for (; planned < b.photos; planned += CHUNK_ITEMS * b.per_item) {

@@ -10,6 +10,7 @@
 #include "adapter/sqlite/sqlite_store.h"
 #include "base/clock.h"
 #include "core/entry.h"
+#include "format/ids.h"
 #include "mongo_server.h"
 #include "pipeline/fetch/keep.h"
 #include "pipeline/plan/plan.h"
@@ -78,7 +79,7 @@ static void open_store(struct world *w)
                 &w->store, error),
             PP_OK);
     else
-        assert_int_equal(pp_sqlite_task_store_open(w->loop, path, &w->store), PP_OK);
+        assert_int_equal(pp_sqlite_task_store_open(w->loop, path, pp_photo_key_sent, &w->store), PP_OK);
 }
 
 static void open_ports(struct world *w)

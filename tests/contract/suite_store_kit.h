@@ -60,6 +60,9 @@ void sk_req(struct store_kit *k, struct pp_req *req);
     } while (0)
 
 struct pp_key sk_key(const char *client, const char *photo);
+/* The key that sk_key() gives the photo of this URL, whose name may have escapes (pp_key_of): "%61"
+ * is another spelling of the photo "a". */
+struct pp_key sk_key_of(const char *client, const char *url, size_t n);
 struct pp_object sk_object(const char *content);
 
 /* Makes a plan request for a text, with the whole batch in one chunk. The test may change the
@@ -89,6 +92,11 @@ struct pp_item sk_item(struct store_kit *k, const char *client, const char *item
 struct pp_item *sk_results(struct store_kit *k, const char *batch, size_t limit, size_t *n);
 struct pp_store_photo *sk_photo(struct store_kit *k, const char *client, const char *photo);
 struct pp_store_cancel *sk_cancel(struct store_kit *k, const char *client, const char *batch);
+/* Two steps of a test of stores that give photos the keys of their canonical URLs. The first plans,
+ * claims and settles photos of which some have two spellings. After the second, which expects that
+ * the store has re-keyed them, all is settled. */
+void sk_before_rekey(struct store_kit *k);
+void sk_after_rekey(struct store_kit *k);
 /* Asserts that the batch's counters match its items: the finished items are those of its
  * results, the open ones are those in `ids` ("a b c"). */
 void sk_check_counts(struct store_kit *k, const char *client, const char *batch, const char *ids);

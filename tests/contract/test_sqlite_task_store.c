@@ -28,7 +28,7 @@ static const char *place(void)
 
 static enum pp_err open_store(struct pp_loop *loop, const char *path, struct pp_task_store **out)
 {
-    return pp_sqlite_task_store_open(loop, path, out);
+    return pp_sqlite_task_store_open(loop, path, sk_key_of, out);
 }
 
 static const struct pp_store_subject subject = {"sqlite", place, open_store};
@@ -266,6 +266,35 @@ static void former_objects(void **state)
     assert_int_equal(find_object(k, "second", true), PP_OK);
 }
 
+/* Opening a file of version 4 gives its photos the keys of their canonical URLs. What was done
+ * before a crash is done again without harm. */
+static void photos_get_canonical_keys(void **state)
+{
+    struct store_kit *k = *state;
+    sk_before_rekey(k);
+    k->store->ops->close(k->store);
+    run_sql(k->place, "ALTER TABLE state DROP COLUMN rekey; PRAGMA user_version=4");
+    assert_int_equal(open_store(k->loop, k->place, &k->store), PP_OK);
+    k->store->ops->close(k->store);
+    run_sql(k->place, "UPDATE state SET rekey=0");
+    assert_int_equal(open_store(k->loop, k->place, &k->store), PP_OK);
+    assert_int_equal(find_object(k, "b, these bytes", false), PP_ENOTFOUND);
+    assert_int_equal(find_object(k, "b, these bytes", true), PP_OK);
+    sk_after_rekey(k);
+}
+
+/* A crash has interrupted the re-keying: it goes on after the last item that is done. */
+static void re_keying_goes_on(void **state)
+{
+    struct store_kit *k = *state;
+    sk_plan(k, "c", "b_1", "a: %61; b: %62");
+    k->store->ops->close(k->store);
+    run_sql(k->place, "UPDATE state SET rekey=(SELECT num FROM items WHERE item='a')");
+    assert_int_equal(open_store(k->loop, k->place, &k->store), PP_OK);
+    assert_true(sk_photo(k, "c", "%61")->open);
+    assert_true(sk_photo(k, "c", "b")->open);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, sk_open, sk_close)
 
 int main(void)
@@ -276,6 +305,8 @@ int main(void)
         T(links_are_refused),
         T(newer_schema_is_refused),
         T(an_older_schema),
+        T(photos_get_canonical_keys),
+        T(re_keying_goes_on),
         T(not_a_database),
         T(a_disk_that_fails),
         T(a_page_ends_after_its_bytes),

@@ -13,33 +13,23 @@
 #include "core/url.h"
 #include "format/ids.h"
 
-static struct pp_key key_of(const char *client, const char *sent, size_t n)
-{
-    static char text[PP_URL_TEXT_MAX];
-    char why[PP_URL_WHY_MAX];
-    struct pp_url url = {.n = 0};
-
-    (void)!pp_url_read(&url, NULL, sent, n, text, why);
-    return pp_photo_key(client, &url, sent, n);
-}
-
 static void photos_are_known_by_client_and_url(void **state)
 {
     /* printf '42\0http://a.test/x.jpg' | sha256sum */
     static const uint8_t known[16] = {0xcf, 0xf5, 0xae, 0x4a, 0xef, 0x7b, 0x4d, 0xd2,
                                       0xc8, 0x67, 0x4f, 0x49, 0x2c, 0x7a, 0x89, 0xa4};
-    struct pp_key a = key_of("42", "http://a.test/x.jpg", 19);
+    struct pp_key a = pp_photo_key_sent("42", "http://a.test/x.jpg", 19);
 
     (void)state;
     assert_memory_equal(a.b, known, 16);
-    struct pp_key b = key_of("42", " HTTP://A.test:80/%78.jpg#x", 27); /* another spelling */
+    struct pp_key b = pp_photo_key_sent("42", " HTTP://A.test:80/%78.jpg#x", 27); /* another spelling */
     assert_memory_equal(a.b, b.b, 16);
-    b = key_of("43", "http://a.test/x.jpg", 19);
+    b = pp_photo_key_sent("43", "http://a.test/x.jpg", 19);
     assert_memory_not_equal(a.b, b.b, 16);
-    b = key_of("42", "http://a.test/x.jpg", 18);
+    b = pp_photo_key_sent("42", "http://a.test/x.jpg", 18);
     assert_memory_not_equal(a.b, b.b, 16);
     /* the same bytes, divided differently between client and URL, give another key */
-    b = key_of("4", "2http://a.test/x.jpg", 20);
+    b = pp_photo_key_sent("4", "2http://a.test/x.jpg", 20);
     assert_memory_not_equal(a.b, b.b, 16);
 }
 
@@ -50,11 +40,12 @@ static void every_text_has_a_key(void **state)
 
     (void)state;
     memset(url, 'x', 100000);
-    struct pp_key a = key_of("42", url, PP_URL_MAX), b = key_of("42", url, PP_URL_MAX - 1);
+    struct pp_key a = pp_photo_key_sent("42", url, PP_URL_MAX),
+                  b = pp_photo_key_sent("42", url, PP_URL_MAX - 1);
     assert_memory_not_equal(a.b, b.b, 16);
-    b = key_of("42", url, 100000);
+    b = pp_photo_key_sent("42", url, 100000);
     assert_memory_equal(a.b, b.b, 16);
-    (void)key_of("42", "", 0);
+    (void)pp_photo_key_sent("42", "", 0);
     free(url);
 }
 

@@ -4,8 +4,9 @@
  *  - A name (client, domain, worker) is a row of `names`; other tables hold its number.
  *  - One counter gives the numbers of batches, items and tasks, and seq. It never goes back, and
  *    `state.mark` is above every number given, so no number is used twice, even after deletes.
- *  - A task exists exactly while photos.task refers to it. A photo's row is never deleted. Rows are
- *    in the order of planning, so photos that are settled together lie together.
+ *  - A task exists exactly while photos.task refers to it. A photo's row is never deleted, except
+ *    by rekey.c. Rows are in the order of planning, so photos that are settled together lie
+ *    together.
  *  - A task's first waiter is in the task's row (item, idx); further waiters are in `waiters`. item
  *    is NULL if no waiter is left; only a claimed task may have none.
  *  - slots.outcome is NULL for an open photo, items.seq is 0 for an open item. `state.last` is the
@@ -16,7 +17,7 @@
 #ifndef PP_ADAPTER_SQLITE_SCHEMA_H
 #define PP_ADAPTER_SQLITE_SCHEMA_H
 
-#define PP_STORE_VERSION 4
+#define PP_STORE_VERSION 5
 extern const char *const pp_store_schema[PP_STORE_VERSION];
 
 #define PP_SQ_TASK_COLUMNS \
@@ -113,6 +114,21 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
     X(FORMER_CLEAN, "DELETE FROM former WHERE at<?1")                                                        \
     X(PHOTO_STATE, "SELECT p.rec, t.num, t.worker, t.tier, t.losses, t.attempts, t.due"                      \
                    " FROM photos p LEFT JOIN tasks t ON t.num=p.task WHERE p.client=?1 AND p.key=?2")        \
+    /* re-keying */                                                                                          \
+    X(REKEY_GET, "SELECT rekey FROM state WHERE rekey IS NOT NULL")                                          \
+    X(REKEY_SET, "UPDATE state SET rekey=?1")                                                                \
+    X(ITEM_AFTER, "SELECT num, client FROM items WHERE num>?1 ORDER BY num LIMIT ?2")                        \
+    X(SLOT_URLS, "SELECT idx, key, url FROM slots WHERE item=?1")                                            \
+    X(SLOT_KEY, "UPDATE slots SET key=?3 WHERE item=?1 AND idx=?2")                                          \
+    X(PHOTO_KEY, "UPDATE photos SET key=?2 WHERE num=?1")                                                    \
+    X(PHOTO_DELETE, "DELETE FROM photos WHERE num=?1")                                                       \
+    X(PHOTO_MERGE, "UPDATE photos SET task=nullif(?2, 0), rec=?3, sha=?4 WHERE num=?1")                      \
+    X(TASK_MOVE, "UPDATE tasks SET photo=?2, key=?3 WHERE num=?1")                                           \
+    X(TASK_PLACE, "SELECT worker, queue FROM tasks WHERE num=?1")                                            \
+    X(TASK_WAITERS,                                                                                          \
+      "SELECT item, idx, always FROM tasks WHERE num=?1 AND item IS NOT NULL UNION ALL"                      \
+      " SELECT w.item, w.idx, t.always FROM waiters w JOIN tasks t ON t.num=w.task WHERE w.task=?1")         \
+    X(WAITERS_DROP, "DELETE FROM waiters WHERE task=?1")                                                     \
     /* tasks and their waiters */                                                                            \
     X(TASK_ADD,                                                                                              \
       "INSERT INTO tasks(num, photo, client, key, queue, tier, due, epoch, attempts, losses, always,"        \

@@ -10,13 +10,14 @@
 #include "photopool/port/task_store.h"
 #include "runtime/loop.h"
 
-/* Opens the task store at `path`, and creates or migrates the file. The process holds `path`.lock
+/* Opens the task store at `path`, and creates or migrates the file; `key_of` makes the new keys of
+ * photos that a version before canonical keys has stored. The process holds `path`.lock
  * until it closes the store. Requests are submitted and answered on `loop`, which must outlive the
  * store. Blocks while it opens the file. Returns PP_EBUSY if another process has the store,
  * PP_EMISMATCH if a newer version wrote it, PP_ECORRUPT if the file is damaged or not a database,
  * PP_EIO, PP_ENOSPC, PP_EMFILE or PP_ENOMEM. A power cut may lose the last writes; workers then
  * fetch the photos again that these writes had settled. */
-pp_must_check enum pp_err pp_sqlite_task_store_open(struct pp_loop *loop, const char *path,
+pp_must_check enum pp_err pp_sqlite_task_store_open(struct pp_loop *loop, const char *path, pp_key_of *key_of,
                                                     struct pp_task_store **out);
 
 /* Opens the ingest queue. It has a file of its own, so that accepting a batch never waits for the

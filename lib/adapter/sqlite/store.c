@@ -63,6 +63,10 @@ const char *const pp_store_schema[PP_STORE_VERSION] = {
     /* version 4: objects that photos had before their bytes changed */
     ("CREATE TABLE former(sha INTEGER PRIMARY KEY, at INTEGER NOT NULL);"
      "CREATE INDEX former_at ON former(at);"),
+
+    /* version 5: photos are known by their canonical URL (rekey.c) */
+    ("ALTER TABLE state ADD COLUMN rekey INTEGER;"
+     "UPDATE state SET rekey=0;"),
 };
 
 static const char *const sql[] = {PP_STORE_QUERIES(PP_SQ_TEXT)};
@@ -122,7 +126,14 @@ static void close_store(struct pp_task_store *base)
 static const struct pp_task_store_ops ops = {PP_STORE_OPS(PP_SQ_OP_SUBMIT).roundtrips = roundtrips,
                                              .close = close_store};
 
-enum pp_err pp_sqlite_task_store_open(struct pp_loop *loop, const char *path, struct pp_task_store **out)
+static enum pp_err load(void *state)
+{
+    enum pp_err err = pp_sw_load(state);
+    return err == PP_OK ? pp_sw_rekey(state) : err;
+}
+
+enum pp_err pp_sqlite_task_store_open(struct pp_loop *loop, const char *path, pp_key_of *key_of,
+                                      struct pp_task_store **out)
 {
     static const struct pp_sq_kind kind = {
         .writer = "store",
@@ -136,11 +147,12 @@ enum pp_err pp_sqlite_task_store_open(struct pp_loop *loop, const char *path, st
         .cache_bytes = 16 << 20,
         .group = 64,
         .hooks = {.start = pp_sw_start, .flush = flush, .rolled_back = rolled_back},
-        .load = pp_sw_load};
+        .load = load};
     struct task_store *s = calloc(1, sizeof *s);
     if (!s)
         return PP_ENOMEM;
     s->base.ops = &ops;
+    s->w.key_of = key_of;
     enum pp_err err = pp_sq_file_open(&s->file, &kind, loop, path, &s->w.group, &s->w.db);
     if (err == PP_OK)
         *out = &s->base;

@@ -64,6 +64,7 @@ enum { PP_SW_ITEMS = 16384 };
 struct pp_sw {
     struct pp_sq_group group;
     struct pp_sq_db db;
+    pp_key_of *key_of;
     struct pp_sq_names names;
     /* The next number to give; `state.mark` on disk: all numbers below may have been given. */
     int64_t next, mark;
@@ -84,6 +85,9 @@ struct pp_sw {
  * in any case, also after a failure. */
 pp_must_check enum pp_err pp_sw_load(void *state);
 void pp_sw_fini(struct pp_sw *w);
+/* Gives the photos of an older file the keys of their canonical URLs (rekey.c). The state is
+ * loaded. A process that is killed meanwhile goes on at the next start. */
+pp_must_check enum pp_err pp_sw_rekey(struct pp_sw *w);
 /* pp_sw_load_state() reads the numbers and counts from the file; pp_sw_save_state() writes them to
  * it if they have changed. */
 void pp_sw_load_state(struct pp_sw *w);
