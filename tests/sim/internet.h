@@ -34,7 +34,7 @@ struct sim_internet_options {
     int64_t (*now)(void *data);
     /* NULL, or changes the behaviour that was drawn for a host, before its first use. */
     void (*adjust)(void *data, const char *host, struct sim_behaviour *b);
-    /* NULL, or is told that a process looks up a host, before the answer is decided. */
+    /* NULL, or the internet calls it for each look-up of a host. */
     void (*looked_up)(void *data, const char *host);
     /* NULL, or returns how long the caller of this exchange will wait for its end, in ms: the time
      * left until its deadline. The origin gives up a request at its deadline even if nobody closes
