@@ -41,6 +41,8 @@ enum pp_metric_type {
     X(lapsed, "leases_lapsed_total", PP_COUNTER, "Claims whose lease lapsed.")                            \
     X(quarantined, "quarantined_total", PP_COUNTER, "Photos set aside because they kill workers.")        \
     X(clock_steps, "clock_steps_total", PP_COUNTER, "Steps of this machine's wall clock.")                \
+    X(hosts_slowed, "hosts_slowed", PP_GAUGE,                                                             \
+      "Photo hosts that this process gives the time that they asked for.")                                \
     X(ingest_length, "ingest_queue_length", PP_LEADER_GAUGE, "Photos accepted and not yet planned.")      \
     X(ingest_age_ms, "ingest_queue_age_seconds", PP_LEADER_GAUGE_MS,                                      \
       "Age of the oldest entry not yet planned.")
@@ -58,6 +60,9 @@ enum pp_metric_type {
 
 /* A process has at most this many loops: loop 0 is "main", loop i > 0 is "fetch-i". */
 #define PP_METRIC_LOOPS 65
+
+/* The number of states that the breaker of a host can have. */
+#define PP_METRIC_BREAKERS 3
 
 /* /metrics shows the backlogs of at most this many sinks. */
 #define PP_METRIC_SINKS 64
@@ -86,6 +91,9 @@ struct pp_metrics {
     uint64_t open_tasks[PP_TIERS_MAX + 1];
     uint64_t loop_lag_ms[PP_METRIC_LOOPS];
     size_t n_loops; /* number of loops whose timer lag is known */
+    /* number of photo hosts by the state of their breaker (enum pp_breaker_state); only the leader
+     * shows it */
+    uint64_t breakers[PP_METRIC_BREAKERS];
     /* the backlogs of the sinks, as the leader last read them */
     struct pp_metric_sink sinks[PP_METRIC_SINKS];
     size_t n_sinks;
