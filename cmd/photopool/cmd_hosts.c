@@ -23,7 +23,7 @@ static const char hosts_help[] =
 
 /* The columns of the table; add_host() adds a cell for each. */
 static const struct pp_column host_columns[] = {
-    {.title = "host", .flexible = true, .keep = 16},
+    {.title = "host", .flexible = true, .keep = 32},
     {.title = "breaker"},
     {.title = "reason", .drop = 4},
     {.title = "since", .drop = 3},

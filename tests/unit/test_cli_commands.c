@@ -436,8 +436,7 @@ static const struct sample samples[] = {
        "\"requests\":7,"
        "\"error_share\":1,\"usual_error_share\":0.031,\"latency_ms\":{\"median\":null}}],\"next\":null}"}},
      .width = 80,
-     .out = "a-rather-long-name.shop.example  \033[33mhalf_open\033[0m  unreachable         7   100 %       "
-            "-\r\n"},
+     .out = "a-rather-long-name.shop.example  \033[33mhalf_open\033[0m         7   100 %       -\r\n"},
     {"a host with a forced breaker",
      pp_cmd_hosts,
      {"hosts"},
