@@ -62,7 +62,10 @@ struct pp_plan_photo {
     /* The following fields are for the photo's task. */
     const char *domain; /* host name of the URL */
     uint8_t tier;
-    int64_t due_ms;
+    int64_t due_ms; /* when the task is due, were it not parked */
+    /* The host is known to be open or slow: parks the task until this steady wall time; 0: not. */
+    int64_t park_ms;
+    int64_t wait_until_ms;  /* the task waits for its host at most until then; 0: it does not wait */
     bool always;            /* true (refresh=always): the bytes are fetched even if they are known */
     struct pp_object known; /* the object in the photo's record; type 0: none */
     int64_t known_fetched_at;
@@ -96,6 +99,10 @@ struct pp_task {
     /* number of claims that lapsed; from PP_LOSSES_SUSPECT on the task runs alone, as a suspect */
     uint8_t losses;
     bool always;
+    /* the code of the last failed attempt, 0: none; the steady wall time until which the task waits
+     * for its host, 0: it does not wait */
+    uint16_t last_code;
+    int64_t wait_until_ms;
     struct pp_object known;
     int64_t known_fetched_at;
     const char *etag;
@@ -115,9 +122,13 @@ struct pp_settlement {
     struct pp_outcome outcome;
     const char *etag; /* if FINAL with an object: the validators that the host sent */
     const char *last_modified;
-    bool ladder;    /* if FINAL with FAILED: true if the photo's record shall count the failure */
-    uint8_t tier;   /* if RETRY or RELEASE: the tier in which the task waits */
-    int64_t due_ms; /* if RETRY or RELEASE: the task is due at this steady wall time */
+    bool ladder; /* if FINAL with FAILED: true if the photo's record shall count the failure */
+    /* The following fields are for RETRY and RELEASE. */
+    uint8_t tier;          /* the tier in which the task waits */
+    uint16_t last_code;    /* the code of the attempt that failed; 0: the task keeps what it has */
+    int64_t due_ms;        /* the steady wall time at which the task is due, were it not parked */
+    int64_t park_ms;       /* parks the task until this steady wall time; 0: not */
+    int64_t wait_until_ms; /* the task waits for its host at most until then; 0: it does not wait */
     /* The store sets the following field. */
     bool stale; /* true: the worker no longer has the claim, so the store wrote nothing */
 };
@@ -131,7 +142,10 @@ struct pp_item_photo {
     /* The following fields describe the photo's task; they are valid while the photo is OPEN. */
     bool claimed;
     uint8_t tier;
+    uint16_t last_code; /* the code of the last failed attempt; 0: none */
+    uint32_t attempts;
     int64_t due_ms;
+    int64_t wait_until_ms; /* until when the task waits for its host; 0: it does not wait */
 };
 
 struct pp_item {

@@ -118,6 +118,23 @@ static inline enum pp_task_event pp_task_loss_event(uint32_t losses)
     return losses >= PP_LOSSES_QUARANTINE ? PP_EVENT_QUARANTINE : PP_EVENT_LAPSE;
 }
 
+/* --- waiting for a host --- */
+
+/* A waiting task can be parked: while its host is open or slow, it is not due. A parked task keeps
+ * the time at which it would be due without its host, and is due at that time again once it is
+ * unparked. A task also knows until when it waits for its host at most (wait_until_ms; 0: it does
+ * not wait). It is due at that time at the latest, unless its own time is later; whoever claims it
+ * then decides what becomes of it.
+ *
+ * Returns when a task is due that is due at `due_ms` without its host, and is parked until
+ * `park_ms`. All are steady wall times. */
+static inline int64_t pp_task_parked_due(int64_t due_ms, int64_t park_ms, int64_t wait_until_ms)
+{
+    if (wait_until_ms != 0 && wait_until_ms < park_ms)
+        park_ms = wait_until_ms;
+    return park_ms > due_ms ? park_ms : due_ms;
+}
+
 /* Returns true if the attempt timed out (PROMOTE in code.h), so that the task goes to the next
  * tier. */
 static inline bool pp_code_timed_out(uint16_t code)

@@ -15,8 +15,10 @@
  *    than any before in this store.
  *  - An item is complete when every photo has bytes (or it has no photos), failed when none has,
  *    else partial.
- *  - Leases and due times (now_ms, due_ms, until) are steady wall times (base/clock.h). A store of
- *    several processes keeps them by its own clock. Other times are dates.
+ *  - A waiting task that is parked (task_rules.h) is claimed by nobody before it is due again. A
+ *    task has at most one host, its `domain`: the host of its URL (pp_url.host in core/url.h).
+ *  - Leases and due times (now_ms, due_ms, park_ms, wait_until_ms, until) are steady wall times
+ * (base/clock.h). A store of several processes keeps them by its own clock. Other times are dates.
  *  - All writes of one call are atomic per item and per task; an adapter with transactions makes
  *    the whole call atomic. */
 #ifndef PHOTOPOOL_PORT_TASK_STORE_H
@@ -101,8 +103,8 @@ struct pp_store_claim {
     const struct pp_claim_want *wants;
     size_t n_wants;
     int64_t now_ms;
-    /* No delay is so long that a task can be due later than this. If one is, its due time comes
-     * from a clock that was wrong, and it is due now. 0: the caller sets no bound. */
+    /* No delay, and no park, is so long that a task can be due later than this. If one is, its due
+     * time comes from a clock that was wrong, and it is due now. 0: the caller sets no bound. */
     int64_t latest_ms;
     /* The store sets the following fields. */
     struct pp_task *tasks;
@@ -145,7 +147,8 @@ struct pp_store_renew { /* extends the leases of all tasks that `worker` has cla
     uint64_t n; /* out: number of tasks whose lease was renewed */
 };
 
-/* Takes tasks back whose claims have lapsed, and adds 1 to the losses of each. For each task,
+/* Takes tasks back whose claims have lapsed, and adds 1 to the losses of each. Such a task does not
+ * wait for its host any more (wait_until_ms is 0). For each task,
  * pp_task_loss_event() decides: either the task waits again in pp_queue_of(), or all its waiters
  * get FAILED with code quarantined. */
 struct pp_store_reap {
@@ -171,14 +174,80 @@ struct pp_store_backlog { /* reads every queue with a waiting task, to rebuild t
     size_t n;
 };
 
-/* Moves waiting tasks of (client, domain) that were never tried to `tier`, due at `due_ms`.
- * PP_EINVAL: `tier` has no queue. */
+/* Moves waiting tasks of (client, domain) that were never tried to `tier`, due at `due_ms`. A task
+ * that is parked stays parked, and is due at `due_ms` or later once it is unparked. PP_EINVAL:
+ * `tier` has no queue. */
 struct pp_store_retier {
     struct pp_req req;
     const char *client, *domain;
     uint8_t tier;
     int64_t due_ms, now_ms;
     uint64_t n; /* out: number of tasks moved */
+};
+
+/* --- hosts that are open or slow: parked tasks (task_rules.h) --- */
+
+struct pp_park_row { /* the tasks of a client on a host, as they shall be parked */
+    const char *client, *domain;
+    int64_t due_ms; /* the tasks are not due before this time */
+    /* A task that has no wait_until_ms gets this one, and is due then at the latest. */
+    int64_t wait_until_ms;
+    /* true: the host is slow, not open: the row gives no task a wait_until_ms */
+    bool pause;
+};
+
+/* Parks the waiting tasks of each row that would be due before row.due_ms: also tasks that are
+ * parked already. A task never becomes due earlier by this. May be repeated, and repeated with later
+ * times. */
+struct pp_store_park {
+    struct pp_req req;
+    const struct pp_park_row *rows;
+    size_t n;
+    int64_t now_ms;
+    /* The store sets the following fields. */
+    uint64_t tasks; /* number of tasks whose due time or wait_until_ms changed */
+    /* the queues of these tasks, each with the earliest due time of one of them */
+    struct pp_backlog_row *backlog;
+    size_t n_backlog;
+};
+
+/* Unparks the waiting tasks of a host: parked ones are due now, or at their own time if that is
+ * later. None of the clients' waiting tasks on the host has a wait_until_ms afterwards. May be
+ * repeated. */
+struct pp_store_unpark {
+    struct pp_req req;
+    const char *domain;
+    const char *const *clients; /* n clients, each once */
+    size_t n;
+    int64_t now_ms;
+    /* The store sets the following fields. */
+    uint64_t tasks; /* number of tasks that were parked, or had a wait_until_ms */
+    /* the queues of these tasks, each with the earliest due time of one of them */
+    struct pp_backlog_row *backlog;
+    size_t n_backlog;
+};
+
+/* Reads which clients have waiting tasks on a host, parked or not, in an order of the store. */
+struct pp_store_host_clients {
+    struct pp_req req;
+    const char *domain;
+    const char *after; /* continues after this client, which a page ended with; NULL: at the start */
+    size_t limit;
+    const char **clients; /* out: the clients of the page */
+    size_t n;
+    bool more;
+};
+
+/* --- the ladder --- */
+
+/* Forgets the recorded failures of photos, as if their last fetch had not failed; objects and
+ * validators stay. May be repeated. A failure that was recorded by a version that did not record
+ * its host is found only if `domain` is NULL. */
+struct pp_store_forget_failures {
+    struct pp_req req;
+    const char *client; /* only failures of this client, or of this host; NULL: of any */
+    const char *domain;
+    uint64_t photos; /* out: number of photos that had a failure */
 };
 
 /* --- batches, items, photos: what the API reads and changes --- */
@@ -307,8 +376,10 @@ struct pp_store_photo { /* reads a photo's record and its open task, for explain
     struct pp_photo photo; /* out: the photo's record */
     bool open, claimed;    /* out: a task exists; a worker has claimed it */
     uint8_t tier, losses;
+    uint16_t last_code; /* the code of the last failed attempt; 0: none */
     uint32_t attempts;
     int64_t due_ms;
+    int64_t wait_until_ms; /* until when the task waits for its host; 0: it does not wait */
 };
 
 /* finds a stored object by its SHA-256; PP_ENOTFOUND: no photo of this client has it */
@@ -409,34 +480,38 @@ struct pp_store_generation { /* records the name of the coordinator's current da
 
 /* The asynchronous requests: X(name, type of the request). The first list only reads. To add a
  * request: add its struct above, a line here, and a function in each adapter. */
-#define PP_STORE_READS(X)          \
-    X(lookup, pp_store_lookup)     \
-    X(backlog, pp_store_backlog)   \
-    X(batch, pp_store_batch)       \
-    X(batches, pp_store_batches)   \
-    X(results, pp_store_results)   \
-    X(rejected, pp_store_rejected) \
-    X(item, pp_store_item)         \
-    X(photo, pp_store_photo)       \
-    X(object, pp_store_object)     \
-    X(replay, pp_store_replay)     \
-    X(clients, pp_store_clients)   \
-    X(routes, pp_store_routes)     \
-    X(queue, pp_store_queue)       \
-    X(outbox, pp_store_outbox)     \
-    X(outbox_counts, pp_store_outbox_counts)
-#define PP_STORE_WRITES(X)               \
-    X(plan, pp_store_plan)               \
-    X(claim, pp_store_claim)             \
-    X(settle, pp_store_settle)           \
-    X(renew, pp_store_renew)             \
-    X(reap, pp_store_reap)               \
-    X(retier, pp_store_retier)           \
-    X(cancel, pp_store_cancel)           \
-    X(put_client, pp_store_put_client)   \
-    X(save_routes, pp_store_save_routes) \
-    X(clean, pp_store_clean)             \
-    X(numbers, pp_store_numbers)         \
+#define PP_STORE_READS(X)                    \
+    X(lookup, pp_store_lookup)               \
+    X(backlog, pp_store_backlog)             \
+    X(batch, pp_store_batch)                 \
+    X(batches, pp_store_batches)             \
+    X(results, pp_store_results)             \
+    X(rejected, pp_store_rejected)           \
+    X(item, pp_store_item)                   \
+    X(photo, pp_store_photo)                 \
+    X(object, pp_store_object)               \
+    X(replay, pp_store_replay)               \
+    X(clients, pp_store_clients)             \
+    X(routes, pp_store_routes)               \
+    X(queue, pp_store_queue)                 \
+    X(outbox, pp_store_outbox)               \
+    X(outbox_counts, pp_store_outbox_counts) \
+    X(host_clients, pp_store_host_clients)
+#define PP_STORE_WRITES(X)                       \
+    X(plan, pp_store_plan)                       \
+    X(claim, pp_store_claim)                     \
+    X(settle, pp_store_settle)                   \
+    X(renew, pp_store_renew)                     \
+    X(reap, pp_store_reap)                       \
+    X(retier, pp_store_retier)                   \
+    X(park, pp_store_park)                       \
+    X(unpark, pp_store_unpark)                   \
+    X(forget_failures, pp_store_forget_failures) \
+    X(cancel, pp_store_cancel)                   \
+    X(put_client, pp_store_put_client)           \
+    X(save_routes, pp_store_save_routes)         \
+    X(clean, pp_store_clean)                     \
+    X(numbers, pp_store_numbers)                 \
     X(installation, pp_store_installation)
 #define PP_STORE_OPS(X) PP_STORE_READS(X) PP_STORE_WRITES(X)
 

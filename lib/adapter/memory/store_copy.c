@@ -117,6 +117,31 @@ bool pp_ms_copy_retier(struct pp_store_retier *r, struct pp_arena *a)
     return text(a, &r->client) && text(a, &r->domain);
 }
 
+bool pp_ms_copy_park(struct pp_store_park *r, struct pp_arena *a)
+{
+    struct pp_park_row *rows = elements(a, r->rows, r->n, sizeof *rows);
+    bool ok = rows;
+    for (size_t i = 0; ok && i < r->n; i++)
+        ok = text(a, &rows[i].client) && text(a, &rows[i].domain);
+    r->rows = rows;
+    return ok;
+}
+
+bool pp_ms_copy_unpark(struct pp_store_unpark *r, struct pp_arena *a)
+{
+    const char **clients = elements(a, r->clients, r->n, sizeof *clients);
+    bool ok = clients && text(a, &r->domain);
+    for (size_t i = 0; ok && i < r->n; i++)
+        ok = text(a, &clients[i]);
+    r->clients = clients;
+    return ok;
+}
+
+bool pp_ms_copy_forget_failures(struct pp_store_forget_failures *r, struct pp_arena *a)
+{
+    return maybe(a, &r->client) && maybe(a, &r->domain);
+}
+
 bool pp_ms_copy_cancel(struct pp_store_cancel *r, struct pp_arena *a)
 {
     return text(a, &r->batch_id) && maybe(a, &r->client) && maybe(a, &r->owner);
