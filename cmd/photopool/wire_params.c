@@ -151,6 +151,8 @@ enum pp_err pp_wire_params_reload(struct pp_wire_params *w, const struct pp_conf
     p->retry = (struct pp_retry_params){.max_attempts = bounded(c->retry.attempts),
                                         .delays_ms = c->retry.delays.item,
                                         .n_delays = c->retry.delays.n};
+    p->hosts_wait_ms = c->hosts.wait_ms;
+    p->hosts_believe_ms = c->hosts.believe_ms;
     return PP_OK;
 }
 

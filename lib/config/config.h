@@ -201,6 +201,10 @@ struct pp_config {
         struct pp_config_durations delays;
     } retry;
     struct {
+        int64_t wait_ms;    /* a photo waits this long for a host that is down, then it fails */
+        int64_t believe_ms; /* for this long, a host that answers only "absent" is not believed */
+    } hosts;
+    struct {
         int64_t interval_ms;
         int64_t min_samples;
         int64_t half_life_ms;

@@ -71,6 +71,7 @@ static const struct pp_section sections[] = {
     {"worker", "Claiming and running tasks."},
     {"fetch", "Transfers from untrusted hosts."},
     {"retry", "Failures that may pass."},
+    {"hosts", "Photo hosts that are down, or answer that all photos are missing."},
     {"router", "Learning the tier of a client's host."},
     {"keep", "Hashing and writing what was fetched."},
     {"events", "The numbered stream of results and progress."},
@@ -195,6 +196,11 @@ P(COUNT, "retry.attempts", retry.attempts, "4", 1, 20, LIVE,
   "Transfers of a photo in all. A promotion to the next tier is one, and does not wait.")
 P(DURATIONS, "retry.delays", retry.delays, "[1s, 10s, 60s]", 0, DAY(1), LIVE,
   "Before the second, third, ... try, with jitter; the last one repeats. 429 and 503 wait for Retry-After.")
+
+P(DURATION, "hosts.wait", hosts.wait_ms, "15m", SEC(1), DAY(1), LIVE,
+  "A photo waits so long for a host whose breaker is open; then it fails with host_down.")
+P(DURATION, "hosts.believe", hosts.believe_ms, "2h", SEC(1), DAY(7), LIVE,
+  "Failures of a host that answers 403, 404 or no image to nearly everything are held back so long.")
 
 P(DURATION, "router.interval", router.interval_ms, "10s", SEC(1), HR(1), LIVE,
   "How often routes are computed.")

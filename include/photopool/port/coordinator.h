@@ -191,13 +191,21 @@ enum pp_notice_kind {
     /* a: name of a webhook endpoint; the endpoint or its deliveries have changed */
     PP_NOTICE_WEBHOOK,
     PP_NOTICE_BATCH, /* a: id of a batch; some of its photos were settled */
+    PP_NOTICE_HOST,  /* a: a host; v: answers of the host, a batch (core/host_stats.h) */
+    /* a: a host; b: the data set of decisions ("" for an order); v: the leader's decision about the
+     * host's breaker, or an operator's order (pipeline/hosts) */
+    PP_NOTICE_BREAKER,
+    /* a: a host; v: how far its slow-down has grown, in ms, and how long it lasts (core/slow_down.h) */
+    PP_NOTICE_SLOW,
     PP_NOTICE_KINDS
 };
+
+#define PP_NOTICE_VALUES 14
 
 struct pp_notice {
     enum pp_notice_kind kind;
     const char *a, *b;
-    double v[5];
+    double v[PP_NOTICE_VALUES];
 };
 
 /* The asynchronous requests: X(name, type of the request). */

@@ -48,6 +48,9 @@ struct pp_params {
     uint32_t client_concurrency;
     /* --- parameters of retries; reloadable --- */
     struct pp_retry_params retry;
+    /* --- photo hosts that are down; reloadable --- */
+    int64_t hosts_wait_ms;    /* a task waits at most this long for its host, then it fails */
+    int64_t hosts_believe_ms; /* failures that are held back for an outage are final after this */
     /* --- parameters of the learned routes; reloadable --- */
     int64_t router_interval_ms, router_half_life_ms;
     int64_t router_save_ms; /* a route whose tier stays is saved at most once in this time */

@@ -1,0 +1,119 @@
+/* hosts.h: what the fleet knows of photo hosts: statistics, breakers, and hosts that asked for
+ * patience.
+ *
+ *   worker   pp_hosts_answered(): counts each answer in the host's batch (core/host_stats.h)
+ *            pp_hosts_gate(): may a photo of this host be requested now?
+ *   notices  HOST: a worker's batch -> cron and api processes, which merge it
+ *            BREAKER: the leader's decision -> all processes; the leader repeats it while the
+ *            breaker is not closed, so that a lost notice does no harm
+ *            SLOW: how far a host's slow-down has grown -> workers
+ *   leader   decides all breakers (core/breaker.h), parks the waiting tasks of a host that opens,
+ *            lets a few of them out as probes, and lets all out when the breaker closes (parking.c)
+ *
+ * Batches with failures are sent at once (PP_HOSTS_TICK_MS), others after PP_HOSTS_QUIET_MS. Times
+ * in notices are relative, so that a process whose wall clock is wrong understands them.
+ *
+ * All of this saves requests; no result depends on it. A process that forgets it learns it again.
+ * All functions run on the main loop. */
+#ifndef PHOTOPOOL_PIPELINE_HOSTS_HOSTS_H
+#define PHOTOPOOL_PIPELINE_HOSTS_HOSTS_H
+
+#include "base/log.h"
+#include "core/breaker.h"
+#include "photopool/port/coordinator.h"
+#include "photopool/port/task_store.h"
+#include "pipeline/common/metrics.h"
+#include "pipeline/common/params.h"
+#include "runtime/loop.h"
+
+#define PP_HOSTS_MAX      100000 /* a process remembers this many hosts, and drops the quietest */
+#define PP_HOSTS_TICK_MS  250
+#define PP_HOSTS_QUIET_MS 10000
+
+struct pp_hosts;
+
+/* What pp_hosts_gate() says of a photo's host. */
+enum pp_host_verdict {
+    PP_HOST_GO,   /* the photo may be requested */
+    PP_HOST_SLOW, /* the host asked for patience: not before until_ms */
+    /* the breaker is not closed, and the photo is no probe: it waits until wait_until_ms at most */
+    PP_HOST_WAIT,
+    /* the photo has waited for its host for as long as it may: it fails */
+    PP_HOST_GIVE_UP
+};
+
+struct pp_host_gate {
+    enum pp_host_verdict verdict;
+    int64_t until_ms; /* WAIT and SLOW: the task is due at this steady wall time */
+    /* WAIT: the end of the task's wait, a steady wall time. SLOW: the task's own value. */
+    int64_t wait_until_ms;
+};
+
+/* What the API shows of a host. Steady wall times; 0: none. */
+struct pp_host_view {
+    const char *host; /* valid until control returns to the loop */
+    struct pp_breaker breaker;
+    struct pp_host_summary stats; /* core/host_stats.h */
+    int64_t slow_until_ms;
+};
+
+/* An operator's order: POST /v1/breakers/{host}. */
+enum pp_host_order { PP_HOST_ORDER_OPEN, PP_HOST_ORDER_CLOSE, PP_HOST_ORDER_AUTO };
+
+struct pp_hosts_options {
+    struct pp_loop *loop;
+    struct pp_log *log;
+    const struct pp_params *params;
+    struct pp_metrics *metrics;
+    unsigned roles; /* of the process: PP_ROLE_* */
+    struct pp_task_store *store;
+    struct pp_coordinator *coordinator;
+    /* Returns true if this process is the leader, which decides breakers for all processes. */
+    bool (*leads)(void *data);
+    /* The leader tells that a breaker has changed, for operators; may be NULL. */
+    void (*on_changed)(void *data, const struct pp_host_view *view);
+    void *data;
+};
+
+/* Opens an empty table. All pointers in the options must outlive it. Returns NULL when out of
+ * memory. */
+struct pp_hosts *pp_hosts_open(const struct pp_hosts_options *options);
+/* Sends what is not sent yet, and starts no more requests. */
+void pp_hosts_stop(struct pp_hosts *h);
+/* Returns the number of requests to the store in flight. */
+size_t pp_hosts_busy(const struct pp_hosts *h);
+/* Frees the table; `h` may be NULL. Nothing may be in flight. */
+void pp_hosts_close(struct pp_hosts *h);
+
+/* Handles a notice of kind HOST, BREAKER or SLOW from another process. */
+void pp_hosts_noticed(struct pp_hosts *h, const struct pp_notice *n);
+
+/* --- for workers and planners --- */
+
+/* Counts the answer that a request to `host` got: a code of photopool/code.h, 0 for a photo, and
+ * its duration. */
+void pp_hosts_answered(struct pp_hosts *h, const char *host, uint16_t code, int64_t ms);
+/* The host answered 429 or 503; retry_after_ms is the wait that it asked for, or -1. Makes all
+ * workers wait (core/slow_down.h). */
+void pp_hosts_slow(struct pp_hosts *h, const char *host, int64_t retry_after_ms);
+/* Says whether a photo of `host` may be requested. wait_until_ms is that of its task; 0 for a task
+ * that has not waited for its host yet. last_code is the task's last failure. */
+struct pp_host_gate pp_hosts_gate(struct pp_hosts *h, const char *host, int64_t wait_until_ms,
+                                  uint16_t last_code);
+/* Returns true if a failure with `code` would be believed too early: the host has answered almost
+ * only that photos are absent, and the breaker may open for it. The caller holds the failure back
+ * for up to PP_HOSTS_DOUBT_MS and asks again. */
+#define PP_HOSTS_DOUBT_MS 3000
+bool pp_hosts_doubts(const struct pp_hosts *h, const char *host, uint16_t code);
+
+/* --- for the API --- */
+
+/* Fills in the view of a host; false if this process does not know it. */
+bool pp_hosts_view(struct pp_hosts *h, const char *host, struct pp_host_view *out);
+/* Calls `each` for every host that this process knows, in no order, until it returns false. */
+void pp_hosts_each(struct pp_hosts *h, bool (*each)(void *data, const struct pp_host_view *view), void *data);
+/* Carries out an operator's order for all processes. for_ms: how long an order to open or close
+ * holds; 0: until another order. Returns false when out of memory. */
+bool pp_hosts_order(struct pp_hosts *h, const char *host, enum pp_host_order order, int64_t for_ms);
+
+#endif

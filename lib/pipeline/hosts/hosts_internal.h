@@ -1,0 +1,119 @@
+/* hosts_internal.h: what the files of this folder share. A file calls only files listed before it:
+ *
+ *   table.c    the table of hosts
+ *   parking.c  parks, probes and unparks the tasks of hosts; the leader's requests to the store
+ *   send.c     notices to other processes, and from them
+ *   decide.c   the leader decides breakers
+ *   hosts.c    opens and closes; the tick; answers, gate and orders */
+#ifndef PHOTOPOOL_PIPELINE_HOSTS_HOSTS_INTERNAL_H
+#define PHOTOPOOL_PIPELINE_HOSTS_HOSTS_INTERNAL_H
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/list.h"
+#include "core/slow_down.h"
+#include "pipeline/hosts/hosts.h"
+#include "runtime/ask.h"
+
+/* What becomes of a host's waiting tasks. A later order replaces an earlier one. */
+enum host_errand { HOST_NO_ERRAND, HOST_PARK, HOST_PROBE, HOST_UNPARK };
+
+/* Answers of the last seconds that concern the suspicion that a host answers 404 to everything. */
+struct host_doubt {
+    int64_t since_ms; /* loop time at which `now` began; `before` is the span before it */
+    uint32_t absent[2], other[2];
+};
+
+struct host {
+    UT_hash_handle hh;
+    struct pp_host_batch batch;  /* answers that no notice has told yet */
+    int64_t batch_ms;            /* loop time of the batch's first answer */
+    struct pp_host_stats *stats; /* merged batches of all workers; NULL: this process merges none */
+    struct pp_breaker breaker;
+    struct pp_slow_down slow;
+    struct host_doubt doubt;
+    struct pp_node use_node;   /* in hosts->by_use */
+    struct pp_node batch_node; /* in hosts->unsent while `batch` is not empty */
+    struct pp_node news_node;  /* in hosts->news: stats have changed since the leader looked */
+    struct pp_node open_node;  /* in hosts->open while the breaker is not closed, or is forced */
+    struct pp_node errand_node; /* in hosts->errands while `errand` waits */
+    enum host_errand errand;
+    bool away;               /* the errand in flight is of this host */
+    uint32_t probes;         /* PROBE: how many tasks to let out */
+    int64_t probed_ms;       /* loop time of the last probe that was let out */
+    int64_t probe_pause_ms;  /* after a PROBE that found nothing: the next one waits so long */
+    int64_t echo_until_ms;   /* this process repeats an operator's order until this loop time */
+    char name[];
+};
+
+struct pp_hosts {
+    struct pp_hosts_options o;
+    struct host *table; /* a hash table (uthash) by name */
+    struct pp_list by_use; /* all hosts, the one used least lately first */
+    struct pp_list unsent, news, open, errands;
+    struct pp_timer *timer;
+    int64_t repeated_ms; /* loop time at which the leader last repeated its decisions */
+    bool led, stopped;
+    /* the errand in flight */
+    struct pp_ask ask;
+    struct host *busy; /* the host of the errand; NULL: none is in flight */
+    enum host_errand doing;
+    char after[PP_CLIENT_MAX + 1]; /* the last client of the page before */
+    uint32_t probes_left;
+    uint64_t found; /* tasks that the errand has moved */
+    bool more;
+    union {
+        struct pp_store_host_clients clients;
+        struct pp_store_park park;
+        struct pp_store_unpark unpark;
+    } r;
+};
+
+static inline int64_t hosts_now(const struct pp_hosts *h)
+{
+    return pp_loop_now(h->o.loop);
+}
+
+/* Returns true if this process merges the batches of all workers, to show or to judge them. */
+static inline bool hosts_merges(const struct pp_hosts *h)
+{
+    return h->o.params->sole_worker || (h->o.roles & (PP_ROLE_API | PP_ROLE_CRON));
+}
+
+static inline bool host_is_shut(const struct host *host)
+{
+    return host->breaker.state != PP_BREAKER_CLOSED;
+}
+
+/* --- table.c --- */
+
+struct host *host_find(const struct pp_hosts *h, const char *name);
+/* Returns the host, and adds it if it is unknown. Returns NULL when out of memory. */
+struct host *host_get(struct pp_hosts *h, const char *name);
+void host_forget(struct pp_hosts *h, struct host *host);
+/* Notes in h->open and in the metrics whether the host's breaker is closed. */
+void host_breaker_set(struct pp_hosts *h, struct host *host, const struct pp_breaker *breaker);
+
+/* --- parking.c --- */
+
+/* Gives the host's errand its place in the queue. A probe does not replace another errand. */
+void host_errand(struct pp_hosts *h, struct host *host, enum host_errand what, uint32_t probes);
+/* Starts the next errand if none is in flight. */
+void hosts_run_errands(struct pp_hosts *h);
+
+/* --- send.c --- */
+
+/* Tells the host's batch to the processes that merge, and merges it here. */
+void host_send_batch(struct pp_hosts *h, struct host *host);
+/* Tells the host's breaker to all processes. `order`: an operator has set it here. */
+void host_send_breaker(struct pp_hosts *h, const struct host *host, bool order);
+void host_send_slow(struct pp_hosts *h, const struct host *host);
+
+/* --- decide.c --- */
+
+/* The leader decides the breakers of all hosts that have news or are not closed. */
+void hosts_decide(struct pp_hosts *h);
+/* Acts on a breaker that this process, the leader, has changed from `old`. */
+void host_changed(struct pp_hosts *h, struct host *host, const struct pp_breaker *old);
+
+#endif
