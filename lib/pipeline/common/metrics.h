@@ -41,6 +41,7 @@ enum pp_metric_type {
     X(lapsed, "leases_lapsed_total", PP_COUNTER, "Claims whose lease lapsed.")                            \
     X(quarantined, "quarantined_total", PP_COUNTER, "Photos set aside because they kill workers.")        \
     X(clock_steps, "clock_steps_total", PP_COUNTER, "Steps of this machine's wall clock.")                \
+    X(hosts_slowed, "hosts_slowed", PP_GAUGE, "Hosts that asked for patience, as this process knows.")    \
     X(ingest_length, "ingest_queue_length", PP_LEADER_GAUGE, "Photos accepted and not yet planned.")      \
     X(ingest_age_ms, "ingest_queue_age_seconds", PP_LEADER_GAUGE_MS,                                      \
       "Age of the oldest entry not yet planned.")
@@ -72,6 +73,7 @@ struct pp_metrics {
 #define X(field, name, type, help) uint64_t field;
     PP_METRIC_TABLE(X)
 #undef X
+    uint64_t breakers[3]; /* number of hosts by enum pp_breaker_state (core/breaker.h) */
     bool leads; /* true: this process leads the cron, and shows the leader's gauges */
     uint64_t batches_accepted, batches_rejected, batches_replayed;
     /* Number of photos with each outcome, by tier. FAILED photos are counted in `failed`
