@@ -135,6 +135,8 @@ void pp_host_restart(struct pp_host_stats *s);
 /* Returns true if there was no outcome for 24 h: the statistics may be dropped. */
 bool pp_host_stats_idle(const struct pp_host_stats *s, int64_t now_ms);
 
+/* Returns the outcomes since pp_host_restart(). */
+struct pp_host_counts pp_host_fresh(const struct pp_host_stats *s);
 /* Returns the answers of the last minute, or the last PP_HOST_WINDOW_MIN answers if those are
  * more. */
 struct pp_host_counts pp_host_window(const struct pp_host_stats *s, int64_t now_ms);

@@ -187,12 +187,12 @@ static void write_handed_back(const struct pp_metrics *m, struct pp_buf *out)
 
 static void write_breakers(const struct pp_metrics *m, struct pp_buf *out)
 {
-    static const char *const states[PP_METRIC_BREAKERS] = {"closed", "open", "half_open"};
+    static const char *const states[] = {"closed", "open", "half_open"};
 
     if (!m->leads)
         return;
     family(out, "breakers", "gauge", "Photo hosts by the state of their breaker.");
-    for (size_t i = 0; i < PP_METRIC_BREAKERS; i++)
+    for (size_t i = 0; i < sizeof(states) / sizeof(*states); i++)
         pp_buf_printf(out, "photopool_breakers{state=\"%s\"} %" PRIu64 "\n", states[i], m->breakers[i]);
 }
 

@@ -41,8 +41,7 @@ enum pp_metric_type {
     X(lapsed, "leases_lapsed_total", PP_COUNTER, "Claims whose lease lapsed.")                            \
     X(quarantined, "quarantined_total", PP_COUNTER, "Photos set aside because they kill workers.")        \
     X(clock_steps, "clock_steps_total", PP_COUNTER, "Steps of this machine's wall clock.")                \
-    X(hosts_slowed, "hosts_slowed", PP_GAUGE,                                                             \
-      "Photo hosts that this process gives the time that they asked for.")                                \
+    X(hosts_slowed, "hosts_slowed", PP_GAUGE, "Hosts that asked for patience, as this process knows.")    \
     X(ingest_length, "ingest_queue_length", PP_LEADER_GAUGE, "Photos accepted and not yet planned.")      \
     X(ingest_age_ms, "ingest_queue_age_seconds", PP_LEADER_GAUGE_MS,                                      \
       "Age of the oldest entry not yet planned.")
@@ -61,9 +60,6 @@ enum pp_metric_type {
 /* A process has at most this many loops: loop 0 is "main", loop i > 0 is "fetch-i". */
 #define PP_METRIC_LOOPS 65
 
-/* The number of states that the breaker of a host can have. */
-#define PP_METRIC_BREAKERS 3
-
 /* /metrics shows the backlogs of at most this many sinks. */
 #define PP_METRIC_SINKS 64
 struct pp_metric_sink {
@@ -77,6 +73,8 @@ struct pp_metrics {
 #define X(field, name, type, help) uint64_t field;
     PP_METRIC_TABLE(X)
 #undef X
+    /* number of hosts by enum pp_breaker_state (core/breaker.h); only the leader shows it */
+    uint64_t breakers[3];
     bool leads; /* true: this process leads the cron, and shows the leader's gauges */
     uint64_t batches_accepted, batches_rejected, batches_replayed;
     /* Number of photos with each outcome, by tier. FAILED photos are counted in `failed`
@@ -91,9 +89,6 @@ struct pp_metrics {
     uint64_t open_tasks[PP_TIERS_MAX + 1];
     uint64_t loop_lag_ms[PP_METRIC_LOOPS];
     size_t n_loops; /* number of loops whose timer lag is known */
-    /* number of photo hosts by the state of their breaker (enum pp_breaker_state); only the leader
-     * shows it */
-    uint64_t breakers[PP_METRIC_BREAKERS];
     /* the backlogs of the sinks, as the leader last read them */
     struct pp_metric_sink sinks[PP_METRIC_SINKS];
     size_t n_sinks;

@@ -50,15 +50,12 @@ struct pp_host_gate {
 };
 
 /* What the API shows of a host. Steady wall times; 0: none. */
-struct pp_host_view {
+struct pp_host_shown {
     const char *host; /* valid until control returns to the loop */
     struct pp_breaker breaker;
-    struct pp_host_summary stats; /* core/host_stats.h */
+    struct pp_host_view stats; /* of all workers (core/host_stats.h) */
     int64_t slow_until_ms;
 };
-
-/* An operator's order: POST /v1/breakers/{host}. */
-enum pp_host_order { PP_HOST_ORDER_OPEN, PP_HOST_ORDER_CLOSE, PP_HOST_ORDER_AUTO };
 
 struct pp_hosts_options {
     struct pp_loop *loop;
@@ -71,7 +68,7 @@ struct pp_hosts_options {
     /* Returns true if this process is the leader, which decides breakers for all processes. */
     bool (*leads)(void *data);
     /* The leader tells that a breaker has changed, for operators; may be NULL. */
-    void (*on_changed)(void *data, const struct pp_host_view *view);
+    void (*on_changed)(void *data, const struct pp_host_shown *shown);
     void *data;
 };
 
@@ -97,23 +94,29 @@ void pp_hosts_answered(struct pp_hosts *h, const char *host, uint16_t code, int6
  * workers wait (core/slow_down.h). */
 void pp_hosts_slow(struct pp_hosts *h, const char *host, int64_t retry_after_ms);
 /* Says whether a photo of `host` may be requested. wait_until_ms is that of its task; 0 for a task
- * that has not waited for its host yet. last_code is the task's last failure. */
-struct pp_host_gate pp_hosts_gate(struct pp_hosts *h, const char *host, int64_t wait_until_ms,
-                                  uint16_t last_code);
-/* Returns true if a failure with `code` would be believed too early: the host has answered almost
- * only that photos are absent, and the breaker may open for it. The caller holds the failure back
- * for up to PP_HOSTS_DOUBT_MS and asks again. */
-#define PP_HOSTS_DOUBT_MS 3000
+ * that has not waited for its host yet. */
+struct pp_host_gate pp_hosts_gate(struct pp_hosts *h, const char *host, int64_t wait_until_ms);
+/* Returns true if a task with this gate is parked in the store. Other waits are so short that the
+ * task just becomes due later. */
+bool pp_hosts_parks(const struct pp_hosts *h, const struct pp_host_gate *gate);
+/* Returns true if it is too early to believe a failure with `code`: this worker has heard from the
+ * host almost only that photos are absent, so the breaker may open for that. The caller keeps the
+ * failure for up to params.hosts_doubt_ms, and asks again meanwhile. */
 bool pp_hosts_doubts(const struct pp_hosts *h, const char *host, uint16_t code);
+/* Returns true if a failure with `code` may be the host's outage, because its breaker is not
+ * closed. Then the task is parked: *wait_until_ms, that of the task before, becomes when it stops
+ * waiting. */
+bool pp_hosts_excuse(struct pp_hosts *h, const char *host, uint16_t code, uint16_t last_code,
+                     int64_t *wait_until_ms);
 
 /* --- for the API --- */
 
 /* Fills in the view of a host; false if this process does not know it. */
-bool pp_hosts_view(struct pp_hosts *h, const char *host, struct pp_host_view *out);
+bool pp_hosts_view(struct pp_hosts *h, const char *host, struct pp_host_shown *out);
 /* Calls `each` for every host that this process knows, in no order, until it returns false. */
-void pp_hosts_each(struct pp_hosts *h, bool (*each)(void *data, const struct pp_host_view *view), void *data);
+void pp_hosts_each(struct pp_hosts *h, bool (*each)(void *data, const struct pp_host_shown *shown), void *data);
 /* Carries out an operator's order for all processes. for_ms: how long an order to open or close
  * holds; 0: until another order. Returns false when out of memory. */
-bool pp_hosts_order(struct pp_hosts *h, const char *host, enum pp_host_order order, int64_t for_ms);
+bool pp_hosts_order(struct pp_hosts *h, const char *host, enum pp_breaker_action action, int64_t for_ms);
 
 #endif

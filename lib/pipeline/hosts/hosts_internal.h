@@ -15,8 +15,9 @@
 #include "pipeline/hosts/hosts.h"
 #include "runtime/ask.h"
 
-/* What becomes of a host's waiting tasks. A later order replaces an earlier one. */
-enum host_errand { HOST_NO_ERRAND, HOST_PARK, HOST_PROBE, HOST_UNPARK };
+/* What becomes of a host's waiting tasks. PAUSE: the host is slow, and a worker parks them; the
+ * other errands are the leader's. A later errand replaces an earlier one. */
+enum host_errand { HOST_NO_ERRAND, HOST_PAUSE, HOST_PROBE, HOST_PARK, HOST_UNPARK };
 
 /* Answers of the last seconds that concern the suspicion that a host answers 404 to everything. */
 struct host_doubt {
@@ -28,7 +29,7 @@ struct host {
     UT_hash_handle hh;
     struct pp_host_batch batch;  /* answers that no notice has told yet */
     int64_t batch_ms;            /* loop time of the batch's first answer */
-    struct pp_host_stats *stats; /* merged batches of all workers; NULL: this process merges none */
+    struct pp_host_stats stats;  /* the merged batches of all workers, if this process merges */
     struct pp_breaker breaker;
     struct pp_slow_down slow;
     struct host_doubt doubt;
@@ -36,13 +37,20 @@ struct host {
     struct pp_node batch_node; /* in hosts->unsent while `batch` is not empty */
     struct pp_node news_node;  /* in hosts->news: stats have changed since the leader looked */
     struct pp_node open_node;  /* in hosts->open while the breaker is not closed, or is forced */
+    struct pp_node slow_node;  /* in hosts->slow while the host is slow */
+    struct pp_node order_node;  /* in hosts->ordered while the order is repeated */
     struct pp_node errand_node; /* in hosts->errands while `errand` waits */
     enum host_errand errand;
     bool away;               /* the errand in flight is of this host */
     uint32_t probes;         /* PROBE: how many tasks to let out */
-    int64_t probed_ms;       /* loop time of the last probe that was let out */
+    uint32_t let_out;        /* HALF_OPEN: number of probes let out in this state */
+    int64_t probed_ms;       /* loop time at which the last probe was let out */
     int64_t probe_pause_ms;  /* after a PROBE that found nothing: the next one waits so long */
-    int64_t echo_until_ms;   /* this process repeats an operator's order until this loop time */
+    /* An operator has given an order here, and this process repeats it until the leader has obeyed,
+     * or until this loop time. */
+    int64_t order_until_ms;
+    enum pp_breaker_action order;
+    int64_t order_for_ms, order_sent_ms;
     char name[];
 };
 
@@ -50,7 +58,7 @@ struct pp_hosts {
     struct pp_hosts_options o;
     struct host *table; /* a hash table (uthash) by name */
     struct pp_list by_use; /* all hosts, the one used least lately first */
-    struct pp_list unsent, news, open, errands;
+    struct pp_list unsent, news, open, slow, errands, ordered;
     struct pp_timer *timer;
     int64_t repeated_ms; /* loop time at which the leader last repeated its decisions */
     bool led, stopped;
@@ -60,7 +68,7 @@ struct pp_hosts {
     enum host_errand doing;
     char after[PP_CLIENT_MAX + 1]; /* the last client of the page before */
     uint32_t probes_left;
-    uint64_t found; /* tasks that the errand has moved */
+    uint64_t found; /* tasks that the errand has let out */
     bool more;
     union {
         struct pp_store_host_clients clients;
@@ -91,8 +99,11 @@ struct host *host_find(const struct pp_hosts *h, const char *name);
 /* Returns the host, and adds it if it is unknown. Returns NULL when out of memory. */
 struct host *host_get(struct pp_hosts *h, const char *name);
 void host_forget(struct pp_hosts *h, struct host *host);
-/* Notes in h->open and in the metrics whether the host's breaker is closed. */
-void host_breaker_set(struct pp_hosts *h, struct host *host, const struct pp_breaker *breaker);
+/* Puts the host into the list h->open or takes it out, as its breaker says. */
+void host_relist(struct pp_hosts *h, struct host *host);
+/* Puts a host that has become slow into h->slow. */
+void host_slowed(struct pp_hosts *h, struct host *host);
+void host_show(const struct pp_hosts *h, const struct host *host, struct pp_host_shown *out);
 
 /* --- parking.c --- */
 
@@ -105,15 +116,21 @@ void hosts_run_errands(struct pp_hosts *h);
 
 /* Tells the host's batch to the processes that merge, and merges it here. */
 void host_send_batch(struct pp_hosts *h, struct host *host);
-/* Tells the host's breaker to all processes. `order`: an operator has set it here. */
-void host_send_breaker(struct pp_hosts *h, const struct host *host, bool order);
-void host_send_slow(struct pp_hosts *h, const struct host *host);
+/* Tells the host's breaker, which this process has decided, to all processes. */
+void host_send_breaker(const struct pp_hosts *h, const struct host *host);
+/* Tells an operator's order to all processes. */
+void host_send_order(const struct pp_hosts *h, const struct host *host);
+void host_send_slow(const struct pp_hosts *h, const struct host *host);
+/* Handles a notice that is no order. */
+void host_hear(struct pp_hosts *h, struct host *host, const struct pp_notice *n);
+/* Reads an operator's order from a notice; false: it is none. */
+bool host_read_order(const struct pp_notice *n, enum pp_breaker_action *action, int64_t *for_ms);
 
 /* --- decide.c --- */
 
 /* The leader decides the breakers of all hosts that have news or are not closed. */
 void hosts_decide(struct pp_hosts *h);
-/* Acts on a breaker that this process, the leader, has changed from `old`. */
-void host_changed(struct pp_hosts *h, struct host *host, const struct pp_breaker *old);
+/* The leader carries out an operator's order. for_ms 0: without an end. */
+void host_obey(struct pp_hosts *h, struct host *host, enum pp_breaker_action action, int64_t for_ms);
 
 #endif

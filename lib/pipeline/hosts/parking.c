@@ -1,5 +1,6 @@
-/* parking.c: the errands of the leader: it parks the waiting tasks of a host whose breaker opens,
- * lets a few of them out as probes while it is half-open, and lets all out when it closes.
+/* parking.c: errands: the leader parks the waiting tasks of a host whose breaker opens, lets a few of
+ * them out as probes while it is half-open, and lets all out when it closes. A worker parks those of
+ * a host that asked for patience.
  *
  * Each errand reads the host's clients from the store page by page, and moves the tasks of each
  * page by one update a client. One errand is in flight at a time; each host has at most one. A
@@ -21,7 +22,8 @@ void host_errand(struct pp_hosts *h, struct host *host, enum host_errand what, u
 {
     bool waits = host->errand != HOST_NO_ERRAND;
 
-    if (what == HOST_PROBE && (waits || host->away))
+    pp_assert(what != HOST_NO_ERRAND, "an errand without a purpose");
+    if ((what == HOST_PROBE || what == HOST_PAUSE) && (waits || host->away))
         return;
     host->errand = what;
     host->probes = probes;
@@ -31,10 +33,11 @@ void host_errand(struct pp_hosts *h, struct host *host, enum host_errand what, u
 
 /* --- the end of an errand --- */
 
-static void note_probe(struct pp_hosts *h, struct host *host)
+static void note_probe(const struct pp_hosts *h, struct host *host)
 {
     int64_t pause = host->probe_pause_ms * 2;
 
+    host->let_out += (uint32_t)h->found;
     if (h->found > 0)
         host->probe_pause_ms = 0;
     else
@@ -51,7 +54,7 @@ static void end_errand(struct pp_hosts *h, enum pp_err err)
     host->away = false;
     if (h->doing == HOST_PROBE && err == PP_OK)
         note_probe(h, host);
-    if (err != PP_OK && h->doing != HOST_PROBE && host->errand == HOST_NO_ERRAND)
+    if (err != PP_OK && (h->doing == HOST_PARK || h->doing == HOST_UNPARK) && host->errand == HOST_NO_ERRAND)
         host->errand = h->doing;
     if (host->errand != HOST_NO_ERRAND)
         pp_list_push(&h->errands, &host->errand_node);
@@ -81,9 +84,7 @@ static void on_moved(void *data, enum pp_err err)
         end_errand(h, err);
         return;
     }
-    if (h->doing == HOST_PARK) {
-        h->found += h->r.park.tasks;
-    } else {
+    if (h->doing == HOST_PROBE || h->doing == HOST_UNPARK) {
         rows = h->r.unpark.backlog;
         n = h->r.unpark.n_backlog;
         h->found += h->r.unpark.tasks;
@@ -98,11 +99,16 @@ static enum pp_err park_page(struct pp_hosts *h, const char *const *clients, siz
 {
     struct pp_req req = pp_ask_continue(&h->ask, on_moved);
     struct pp_park_row *rows = pp_arena_array(req.arena, n, sizeof(*rows));
-    int64_t wall = pp_loop_wall(h->o.loop), until = wall + h->o.params->hosts_wait_ms;
+    bool pause = h->doing == HOST_PAUSE;
+    int64_t wall = pp_loop_wall(h->o.loop),
+            until = pause ? h->busy->slow.until_ms : wall + h->o.params->hosts_wait_ms;
 
     for (size_t i = 0; rows && i < n; i++)
-        rows[i] = (struct pp_park_row){
-            .client = clients[i], .domain = h->busy->name, .due_ms = until, .wait_until_ms = until};
+        rows[i] = (struct pp_park_row){.client = clients[i],
+                                       .domain = h->busy->name,
+                                       .due_ms = until,
+                                       .wait_until_ms = pause ? 0 : until,
+                                       .pause = pause};
     h->r.park = (struct pp_store_park){.req = req, .rows = rows, .n = n, .now_ms = wall};
     return rows ? h->o.store->ops->park(h->o.store, &h->r.park) : PP_ENOMEM;
 }
@@ -131,7 +137,8 @@ static void on_page_read(void *data, enum pp_err err)
     }
     h->more = page.more;
     snprintf(h->after, sizeof(h->after), "%s", page.clients[page.n - 1]);
-    err = h->doing == HOST_PARK ? park_page(h, page.clients, page.n) : unpark_page(h, page.clients, page.n);
+    bool parks = h->doing == HOST_PARK || h->doing == HOST_PAUSE;
+    err = parks ? park_page(h, page.clients, page.n) : unpark_page(h, page.clients, page.n);
     if (!pp_ask_submitted(&h->ask, err))
         end_errand(h, err);
 }
