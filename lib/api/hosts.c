@@ -1,5 +1,5 @@
-/* hosts.c: GET /v1/hosts, /v1/hosts/{host} and /v1/breakers: shows photo hosts as this process knows
- * them.
+/* hosts.c: GET /v1/hosts, /v1/hosts/{host} and /v1/breakers: shows photo hosts as this process
+ * knows them.
  *
  * A page is chosen in one pass over all hosts: a heap keeps the rows that come first behind the
  * cursor, and its root is the last of them, which a better row replaces. The position of a row is
