@@ -19,7 +19,7 @@ struct pp_req {
     void (*done)(struct pp_req *req);
     void *data; /* private data of the caller */
     struct pp_arena *arena;
-    uint64_t scratch[12]; /* the adapter uses this memory while the request is in flight */
+    uint64_t scratch[14]; /* the adapter uses this memory while the request is in flight */
 };
 
 /* Ends a request with `err`; adapters call this. The caller of the port may free the request before

@@ -126,13 +126,59 @@ static inline enum pp_task_event pp_task_loss_event(uint32_t losses)
  * not wait). It is due at that time at the latest, unless its own time is later; whoever claims it
  * then decides what becomes of it.
  *
- * Returns when a task is due that is due at `due_ms` without its host, and is parked until
- * `park_ms`. All are steady wall times. */
-static inline int64_t pp_task_parked_due(int64_t due_ms, int64_t park_ms, int64_t wait_until_ms)
+ * The functions of this section say when a task is due. All times are steady wall times. */
+struct pp_task_times {
+    int64_t due_ms;
+    int64_t own_ms; /* if the task is parked: when it would be due without its host; else 0 */
+    int64_t wait_until_ms;
+};
+
+/* Returns the times of a task that is due at `own_ms` without its host, and is parked until
+ * `park_ms` (0: not). */
+static inline struct pp_task_times pp_task_times_of(int64_t own_ms, int64_t park_ms, int64_t wait_until_ms)
 {
     if (wait_until_ms != 0 && wait_until_ms < park_ms)
         park_ms = wait_until_ms;
-    return park_ms > due_ms ? park_ms : due_ms;
+    bool parked = park_ms > own_ms;
+    return (struct pp_task_times){
+        .due_ms = parked ? park_ms : own_ms, .own_ms = parked ? own_ms : 0, .wait_until_ms = wait_until_ms};
+}
+
+/* Parks a task that is due before `park_ms`. The task gets `wait_until_ms` unless it has one; 0: it
+ * gets none. It never becomes due earlier. Returns false if nothing changes. */
+static inline bool pp_task_park(struct pp_task_times *t, int64_t park_ms, int64_t wait_until_ms)
+{
+    int64_t until = t->wait_until_ms ? t->wait_until_ms : wait_until_ms;
+    int64_t own = t->own_ms ? t->own_ms : t->due_ms;
+    struct pp_task_times to = pp_task_times_of(own, park_ms, until);
+    if (t->due_ms >= park_ms)
+        return false;
+    if (to.due_ms < t->due_ms) {
+        to.due_ms = t->due_ms;
+        to.own_ms = t->own_ms;
+    }
+    bool changed = to.due_ms != t->due_ms || until != t->wait_until_ms;
+    *t = to;
+    return changed;
+}
+
+/* Lets a task be due without its host, but not before now. Returns false if nothing changes. */
+static inline bool pp_task_unpark(struct pp_task_times *t, int64_t now_ms)
+{
+    int64_t own = t->own_ms > now_ms ? t->own_ms : now_ms;
+    bool changed = t->own_ms != 0 || t->wait_until_ms != 0;
+    if (t->own_ms != 0 && own < t->due_ms)
+        t->due_ms = own;
+    t->own_ms = t->wait_until_ms = 0;
+    return changed;
+}
+
+/* Sets when a task is due without its host; if it is parked, it stays so. */
+static inline void pp_task_retime(struct pp_task_times *t, int64_t own_ms)
+{
+    bool parked = t->own_ms != 0 && own_ms < t->due_ms;
+    t->own_ms = parked ? own_ms : 0;
+    t->due_ms = parked ? t->due_ms : own_ms;
 }
 
 /* Returns true if the attempt timed out (PROMOTE in code.h), so that the task goes to the next

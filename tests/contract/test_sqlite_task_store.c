@@ -273,7 +273,10 @@ static void photos_get_canonical_keys(void **state)
     struct store_kit *k = *state;
     sk_before_rekey(k);
     k->store->ops->close(k->store);
-    run_sql(k->place, "ALTER TABLE state DROP COLUMN rekey; PRAGMA user_version=4");
+    run_sql(k->place, "DROP INDEX tasks_host; ALTER TABLE tasks DROP COLUMN own;"
+                      "ALTER TABLE tasks DROP COLUMN until; ALTER TABLE tasks DROP COLUMN code;"
+                      "DROP INDEX photos_failed; ALTER TABLE photos DROP COLUMN failed;"
+                      "ALTER TABLE state DROP COLUMN rekey; PRAGMA user_version=4");
     assert_int_equal(open_store(k->loop, k->place, &k->store), PP_OK);
     k->store->ops->close(k->store);
     run_sql(k->place, "UPDATE state SET rekey=0");

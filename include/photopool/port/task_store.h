@@ -219,6 +219,9 @@ struct pp_store_unpark {
     const char *domain;
     const char *const *clients; /* n clients, each once */
     size_t n;
+    /* Not 0: lets only so many parked tasks out, as probes of the host: they are due now and keep
+     * their wait_until_ms, and all other tasks stay as they are. 0: unparks all. */
+    uint32_t probes;
     int64_t now_ms;
     /* The store sets the following fields. */
     uint64_t tasks; /* number of tasks that were parked, or had a wait_until_ms */

@@ -63,11 +63,13 @@ enum pp_err pp_ms_run_retier(struct pp_memory_store *s, struct pp_store_retier *
         return PP_EINVAL;
     for (struct pp_node *at = d ? d->tasks.head.next : NULL; d && at != &d->tasks.head; at = at->next) {
         struct pp_ms_task *t = pp_container_of(at, struct pp_ms_task, in_domain);
-        bool same = t->tier == r->tier && t->due_ms == due_ms;
+        struct pp_task_times times = t->times;
+        bool same = t->tier == r->tier && (times.own_ms ? times.own_ms : times.due_ms) == due_ms;
         if (t->state != PP_TASK_WAITING || t->attempts > 0 || same)
             continue;
         t->tier = r->tier;
-        pp_ms_task_requeue(s, t, pp_queue_of(r->tier, t->losses), due_ms);
+        pp_task_retime(&times, due_ms);
+        pp_ms_task_requeue(s, t, pp_queue_of(r->tier, t->losses), times);
         r->n++;
     }
     return PP_OK;

@@ -33,12 +33,12 @@ static struct pp_ms_task *next_task(const struct claim_work *c, const struct pp_
 {
     uint32_t lo = want->hash_lo, hi = want->hash_hi;
     struct pp_ms_task *t = pp_ms_queue_first(q, lo, hi);
-    if (t && is_due(c, t->due_ms))
+    if (t && is_due(c, t->times.due_ms))
         return t;
     struct pp_ms_task *below = lo > 0 ? pp_ms_queue_first(q, 0, lo - 1) : NULL;
     struct pp_ms_task *above = hi < UINT32_MAX ? pp_ms_queue_first(q, hi + 1, UINT32_MAX) : NULL;
     t = below && (!above || pp_ms_due_before(below, above)) ? below : above;
-    return t && is_due(c, t->due_ms) ? t : NULL;
+    return t && is_due(c, t->times.due_ms) ? t : NULL;
 }
 
 /* Copies a task into the answer, as it will be once it is claimed. Returns false if out of
@@ -59,6 +59,8 @@ static bool answer(struct claim_work *c, const struct pp_ms_task *t, const char 
                           .tier = t->tier,
                           .losses = t->losses,
                           .always = t->always,
+                          .last_code = t->last_code,
+                          .wait_until_ms = pp_ms_our_time_or_0(&c->r->req, t->times.wait_until_ms),
                           .known = t->known,
                           .known_fetched_at = t->known_fetched_at,
                           .etag = t->etag ? pp_arena_strdup(a, t->etag) : NULL,

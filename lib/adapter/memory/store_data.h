@@ -25,6 +25,7 @@
 #include "adapter/memory/sorted.h"
 #include "base/hash.h"
 #include "base/list.h"
+#include "photopool/task_rules.h"
 
 /* --- base: counted texts (store_base.c) --- */
 
@@ -73,8 +74,9 @@ struct pp_ms_photo {
     struct pp_ms_task *task; /* the open task, or NULL */
     struct pp_ms_object *object;
     struct pp_key key;
-    uint32_t epoch;         /* number of claims so far; it never goes back */
-    struct pp_photo record; /* its texts are counted */
+    uint32_t epoch;                 /* number of claims so far; it never goes back */
+    struct pp_ms_domain *failed_at; /* the host of the failure in the record; NULL: not known */
+    struct pp_photo record;         /* its texts are counted */
 };
 
 struct pp_ms_task {
@@ -89,8 +91,9 @@ struct pp_ms_task {
     enum pp_task_state state;
     uint8_t queue, tier, losses;
     bool always;
+    uint16_t last_code; /* the code of the last failed attempt; 0: none */
     uint32_t attempts;
-    int64_t due_ms;              /* this and lease_ms: by the server's clock */
+    struct pp_task_times times;  /* these and lease_ms: by the server's clock */
     struct pp_ms_worker *worker; /* if CLAIMED, as the next two members */
     int64_t lease_ms;
     uint64_t claim; /* the number of the call that claimed it */
@@ -207,6 +210,17 @@ static inline int64_t pp_ms_our_time(const struct pp_req *req, int64_t ms)
     return ms == INT64_MAX ? ms : ms - pp_ms_call_of(req)->offset_ms;
 }
 
+/* Convert a time that may be 0, which stands for no time. */
+static inline int64_t pp_ms_server_time_or_0(const struct pp_req *req, int64_t ms)
+{
+    return ms ? pp_ms_server_time(req, ms) : 0;
+}
+
+static inline int64_t pp_ms_our_time_or_0(const struct pp_req *req, int64_t ms)
+{
+    return ms ? pp_ms_our_time(req, ms) : 0;
+}
+
 /* --- finding and making rows (store_rows.c) --- */
 
 /* The functions with `make` add the row if it does not exist, and then return NULL if out of
@@ -256,7 +270,7 @@ void pp_ms_task_open(struct pp_memory_store *s, struct pp_ms_task *t);
 void pp_ms_task_free(struct pp_memory_store *s, struct pp_ms_task *t);
 /* Changes a task's state; a claim goes through pp_ms_task_claim() instead. If the task waits
  * afterwards,
- * t->queue and t->due_ms say where; the caller sets them before, while the task is claimed. */
+ * t->queue and t->times say where; the caller sets them before, while the task is claimed. */
 void pp_ms_task_change(struct pp_memory_store *s, struct pp_ms_task *t, enum pp_task_event event);
 /* Claims a waiting task. */
 void pp_ms_task_claim(struct pp_memory_store *s, struct pp_ms_task *t, struct pp_ms_worker *w,
@@ -265,7 +279,8 @@ void pp_ms_task_claim(struct pp_memory_store *s, struct pp_ms_task *t, struct pp
  * more, the task is cancelled instead, and freed. */
 void pp_ms_task_back(struct pp_memory_store *s, struct pp_ms_task *t, enum pp_task_event event);
 /* Moves a waiting task to another place. */
-void pp_ms_task_requeue(struct pp_memory_store *s, struct pp_ms_task *t, uint8_t queue, int64_t due_ms);
+void pp_ms_task_requeue(struct pp_memory_store *s, struct pp_ms_task *t, uint8_t queue,
+                        struct pp_task_times times);
 /* Takes an open slot away from its task; frees the task if it waits, and for no other slot. */
 void pp_ms_task_leave(struct pp_memory_store *s, struct pp_ms_slot *slot);
 /* Hands the tasks that a worker has claimed by one call back, without counting an attempt. */

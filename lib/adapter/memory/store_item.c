@@ -212,15 +212,20 @@ void pp_ms_item_refresh(struct pp_ms_item *it)
         const struct pp_ms_task *t = it->slots[i].photo->task;
         photo->claimed = t->state == PP_TASK_CLAIMED;
         photo->tier = t->tier;
-        photo->due_ms = t->due_ms;
+        photo->attempts = t->attempts;
+        photo->last_code = t->last_code;
+        photo->due_ms = t->times.due_ms;
+        photo->wait_until_ms = t->times.wait_until_ms;
     }
 }
 
 static bool read_photo(const struct pp_req *req, struct pp_item_photo *p)
 {
     p->url = pp_arena_copy(req->arena, p->url, p->url_n);
-    if (p->outcome.kind == PP_OUTCOME_OPEN)
+    if (p->outcome.kind == PP_OUTCOME_OPEN) {
         p->due_ms = pp_ms_our_time(req, p->due_ms);
+        p->wait_until_ms = pp_ms_our_time_or_0(req, p->wait_until_ms);
+    }
     if (p->outcome.detail)
         p->outcome.detail = pp_arena_strdup(req->arena, p->outcome.detail);
     return p->url;

@@ -1,30 +1,152 @@
-/* store_park.c: parks the tasks of a host, and unparks them; lists a host's clients. */
+/* store_park.c: parks the tasks of a host and unparks them, by the rules of photopool/task_rules.h;
+ * lists the clients of a host; forgets recorded failures. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
 #include "store_data.h"
+
+/* --- park, unpark --- */
+
+/* Changes the times of a task, which are by the server's clock. Returns false if they stay. */
+typedef bool change_fn(struct pp_task_times *times, const void *how, const struct pp_req *req);
+
+struct changing {
+    struct pp_memory_store *s;
+    const struct pp_req *req;
+    uint64_t tasks;
+    struct pp_backlog_row *backlog; /* has room for all queues of the clients */
+    size_t n_backlog;
+};
+
+static bool park_task(struct pp_task_times *times, const void *how, const struct pp_req *req)
+{
+    const struct pp_park_row *row = how;
+    int64_t until = row->pause ? 0 : pp_ms_server_time_or_0(req, row->wait_until_ms);
+    return pp_task_park(times, pp_ms_server_time(req, row->due_ms), until);
+}
+
+static bool unpark_task(struct pp_task_times *times, const void *how, const struct pp_req *req)
+{
+    return pp_task_unpark(times, pp_ms_server_time(req, *(const int64_t *)how));
+}
+
+/* Changes the waiting tasks of a client on a host. Returns false if out of memory. */
+static bool change_tasks(struct changing *c, const char *client, const char *domain, change_fn *change,
+                         const void *how)
+{
+    struct pp_ms_client *owner = pp_ms_client(c->s, client, false);
+    struct pp_ms_domain *d = owner ? pp_ms_domain(owner, domain, false) : NULL;
+    for (struct pp_node *at = d ? d->tasks.head.next : NULL; d && at != &d->tasks.head; at = at->next) {
+        struct pp_ms_task *t = pp_container_of(at, struct pp_ms_task, in_domain);
+        struct pp_task_times times = t->times;
+        if (t->state != PP_TASK_WAITING || !change(&times, how, c->req))
+            continue;
+        if (!pp_ms_backlog_add(c->backlog, &c->n_backlog, c->req->arena, client, t->queue,
+                               pp_ms_our_time(c->req, times.due_ms)))
+            return false;
+        pp_ms_task_requeue(c->s, t, t->queue, times);
+        c->tasks++;
+    }
+    return true;
+}
 
 enum pp_err pp_ms_run_park(struct pp_memory_store *s, struct pp_store_park *r)
 {
-    (void)s;
-    r->tasks = r->n_backlog = 0;
-    return PP_OK;
+    struct changing c = {.s = s, .req = &r->req};
+    bool ok = true;
+    r->backlog = c.backlog = pp_arena_array(r->req.arena, r->n * PP_QUEUES, sizeof *c.backlog);
+    if (!c.backlog)
+        return PP_ENOMEM;
+    for (size_t i = 0; i < r->n && ok; i++)
+        ok = change_tasks(&c, r->rows[i].client, r->rows[i].domain, park_task, &r->rows[i]);
+    r->tasks = c.tasks;
+    r->n_backlog = c.n_backlog;
+    return ok ? PP_OK : PP_ENOMEM;
 }
 
 enum pp_err pp_ms_run_unpark(struct pp_memory_store *s, struct pp_store_unpark *r)
 {
-    (void)s;
-    r->tasks = r->n_backlog = 0;
+    struct changing c = {.s = s, .req = &r->req};
+    bool ok = true;
+    r->backlog = c.backlog = pp_arena_array(r->req.arena, r->n * PP_QUEUES, sizeof *c.backlog);
+    if (!c.backlog)
+        return PP_ENOMEM;
+    for (size_t i = 0; i < r->n && ok; i++)
+        ok = change_tasks(&c, r->clients[i], r->domain, unpark_task, &r->now_ms);
+    r->tasks = c.tasks;
+    r->n_backlog = c.n_backlog;
+    return ok ? PP_OK : PP_ENOMEM;
+}
+
+/* --- clients of a host --- */
+
+static bool waits(struct pp_ms_client *c, const char *domain)
+{
+    const struct pp_ms_domain *d = pp_ms_domain(c, domain, false);
+    for (const struct pp_node *at = d ? d->tasks.head.next : NULL; d && at != &d->tasks.head; at = at->next)
+        if (pp_container_of(at, struct pp_ms_task, in_domain)->state == PP_TASK_WAITING)
+            return true;
+    return false;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Pages are in order of the clients' names. */
+enum pp_err pp_ms_run_host_clients(struct pp_memory_store *s, struct pp_store_host_clients *r)
+{
+    struct pp_ms_client *c, *next;
+    size_t n = 0;
+    const char **all = pp_arena_array(r->req.arena, HASH_COUNT(s->clients), sizeof *all);
+    r->n = 0;
+    r->more = false;
+    if (!all)
+        return PP_ENOMEM;
+    HASH_ITER (hh, s->clients, c, next) {
+        if ((!r->after || strcmp(c->name, r->after) > 0) && waits(c, r->domain))
+            all[n++] = c->name;
+    }
+    qsort(all, n, sizeof *all, by_name);
+    r->clients = all;
+    r->more = n > r->limit;
+    for (size_t end = r->more ? r->limit : n; r->n < end; r->n++) {
+        all[r->n] = pp_arena_strdup(r->req.arena, all[r->n]);
+        if (!all[r->n])
+            return PP_ENOMEM;
+    }
     return PP_OK;
 }
 
-enum pp_err pp_ms_run_host_clients(struct pp_memory_store *s, struct pp_store_host_clients *r)
+/* --- recorded failures --- */
+
+static bool forget(struct pp_ms_photo *photo, const char *domain)
 {
-    (void)s;
-    r->n = 0;
-    return PP_OK;
+    struct pp_photo *record = &photo->record;
+    if (!record->fail_code || (domain && (!photo->failed_at || strcmp(photo->failed_at->name, domain) != 0)))
+        return false;
+    pp_ms_text_drop(record->fail_detail);
+    record->fail_detail = NULL;
+    record->fail_code = record->fail_streak = record->skips = 0;
+    record->failed_at = 0;
+    record->found = record->object.type != 0;
+    photo->failed_at = NULL;
+    return true;
 }
 
 enum pp_err pp_ms_run_forget_failures(struct pp_memory_store *s, struct pp_store_forget_failures *r)
 {
-    (void)s;
+    struct pp_ms_client *c, *next_client;
+    struct pp_ms_photo *photo, *next_photo;
     r->photos = 0;
+    HASH_ITER (hh, s->clients, c, next_client) {
+        if (r->client && strcmp(c->name, r->client) != 0)
+            continue;
+        HASH_ITER (hh, c->photos, photo, next_photo) {
+            r->photos += forget(photo, r->domain);
+        }
+    }
     return PP_OK;
 }

@@ -76,7 +76,9 @@ static bool build_open(const struct plan_state *p, struct pp_ms_slot *slot, cons
         return true;
     struct pp_ms_task *t = pp_ms_task_new(p->s, slot->photo, f, slot->domain);
     if (t)
-        t->due_ms = pp_ms_server_time(&p->r->req, f->due_ms);
+        t->times = pp_task_times_of(pp_ms_server_time(&p->r->req, f->due_ms),
+                                    pp_ms_server_time_or_0(&p->r->req, f->park_ms),
+                                    pp_ms_server_time_or_0(&p->r->req, f->wait_until_ms));
     return t;
 }
 
@@ -131,7 +133,8 @@ static bool open_task(struct plan_state *p, struct pp_ms_task *t, const struct p
     struct pp_store_plan *r = p->r;
     pp_ms_task_open(p->s, t);
     r->tasks_opened++;
-    return pp_ms_backlog_add(r->backlog, &r->n_backlog, r->req.arena, r->client, f->tier, f->due_ms);
+    return pp_ms_backlog_add(r->backlog, &r->n_backlog, r->req.arena, r->client, f->tier,
+                             pp_ms_our_time(&r->req, t->times.due_ms));
 }
 
 /* Counts one more import that was answered from the photo's record. A URL that the item has twice

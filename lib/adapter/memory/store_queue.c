@@ -23,7 +23,8 @@ static uint32_t hash_of(const struct pp_ms_task *t)
 
 bool pp_ms_due_before(const struct pp_ms_task *a, const struct pp_ms_task *b)
 {
-    return a->due_ms != b->due_ms ? a->due_ms < b->due_ms : a->number < b->number;
+    int64_t x = a->times.due_ms, y = b->times.due_ms;
+    return x != y ? x < y : a->number < b->number;
 }
 
 static int by_key(const struct pp_ms_task *a, const struct pp_ms_task *b)
@@ -97,5 +98,5 @@ struct pp_ms_task *pp_ms_queue_first(const struct pp_ms_queue *q, uint32_t lo, u
 
 int64_t pp_ms_queue_due(const struct pp_ms_queue *q)
 {
-    return q->root ? q->root->due_ms : INT64_MAX;
+    return q->root ? q->root->times.due_ms : INT64_MAX;
 }

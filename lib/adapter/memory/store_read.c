@@ -42,7 +42,9 @@ enum pp_err pp_ms_run_photo(struct pp_memory_store *s, struct pp_store_photo *r)
     r->tier = t ? t->tier : 0;
     r->losses = t ? t->losses : 0;
     r->attempts = t ? t->attempts : 0;
-    r->due_ms = t ? pp_ms_our_time(&r->req, t->due_ms) : 0;
+    r->last_code = t ? t->last_code : 0;
+    r->due_ms = t ? pp_ms_our_time(&r->req, t->times.due_ms) : 0;
+    r->wait_until_ms = t ? pp_ms_our_time_or_0(&r->req, t->times.wait_until_ms) : 0;
     return !photo || read_record(r->req.arena, &photo->record, &r->photo) ? PP_OK : PP_ENOMEM;
 }
 

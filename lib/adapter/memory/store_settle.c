@@ -52,10 +52,11 @@ static bool make_record(struct pp_ms_photo *photo, const struct pp_settlement *s
     return true;
 }
 
-static void write_record(struct pp_ms_photo *photo, const struct record *record)
+static void write_record(struct pp_ms_photo *photo, const struct record *record, struct pp_ms_domain *domain)
 {
     if (!record->write)
         return;
+    photo->failed_at = record->photo.fail_code ? domain : NULL;
     if (record->object) {
         pp_ms_object_drop(photo->client, photo->object);
         photo->object = record->object;
@@ -92,7 +93,7 @@ static bool settle_final(struct pp_memory_store *s, struct pp_ms_task *t, const 
         return false;
     bool ok = reserve_errors(t) && make_record(t->photo, from, date_ms, o.detail, &record);
     if (ok) {
-        write_record(t->photo, &record);
+        write_record(t->photo, &record, t->domain);
         pp_ms_task_change(s, t, pp_settlement_event(from));
         answer_waiters(s, t, &o, date_ms);
     }
@@ -121,7 +122,10 @@ static bool settle_one(struct pp_memory_store *s, const struct pp_store_settle *
         return settle_final(s, t, from, r->date_ms);
     t->tier = from->tier;
     t->queue = pp_queue_of(from->tier, t->losses);
-    t->due_ms = pp_ms_server_time(&r->req, from->due_ms);
+    t->times = pp_task_times_of(pp_ms_server_time(&r->req, from->due_ms),
+                                pp_ms_server_time_or_0(&r->req, from->park_ms),
+                                pp_ms_server_time_or_0(&r->req, from->wait_until_ms));
+    t->last_code = from->last_code ? from->last_code : t->last_code;
     t->attempts -= from->kind == PP_SETTLE_RELEASE;
     pp_ms_task_back(s, t, pp_settlement_event(from));
     return true;
@@ -243,7 +247,7 @@ static bool lose(struct pp_memory_store *s, struct pp_store_reap *r, struct pp_m
     r->lapsed++;
     t->losses = losses;
     t->queue = queue;
-    t->due_ms = pp_ms_server_time(&r->req, r->now_ms);
+    t->times = (struct pp_task_times){.due_ms = pp_ms_server_time(&r->req, r->now_ms)};
     pp_ms_task_back(s, t, event);
     return true;
 }

@@ -158,12 +158,13 @@ void pp_ms_task_back(struct pp_memory_store *s, struct pp_ms_task *t, enum pp_ta
     pp_ms_task_free(s, t);
 }
 
-void pp_ms_task_requeue(struct pp_memory_store *s, struct pp_ms_task *t, uint8_t queue, int64_t due_ms)
+void pp_ms_task_requeue(struct pp_memory_store *s, struct pp_ms_task *t, uint8_t queue,
+                        struct pp_task_times times)
 {
     pp_assert(t->state == PP_TASK_WAITING, "a task is moved that does not wait");
     stop_waiting(s, t);
     t->queue = queue;
-    t->due_ms = due_ms;
+    t->times = times;
     start_waiting(s, t);
 }
 

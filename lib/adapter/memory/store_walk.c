@@ -15,7 +15,7 @@ void pp_memory_store_each_task(const struct pp_memory_store *s,
                                             .losses = t->losses,
                                             .attempts = t->attempts,
                                             .epoch = t->photo->epoch,
-                                            .due_ms = t->due_ms,
+                                            .due_ms = t->times.due_ms,
                                             .worker = t->worker ? t->worker->name : NULL,
                                             .lease_ms = t->worker ? t->lease_ms : 0,
                                             .waiters = t->waiters.n};

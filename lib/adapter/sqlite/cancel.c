@@ -82,32 +82,37 @@ enum pp_err pp_sw_cancel(struct pp_sw *w, struct pp_store_cancel *r)
 struct move {
     int64_t num;
     uint8_t queue;
+    struct pp_task_times times;
 };
 
-static void move(struct pp_sw *w, const struct pp_store_retier *r, const struct move *m)
+static void move(struct pp_sw *w, const struct pp_store_retier *r, struct move *m)
 {
     uint8_t queue = m->queue == PP_QUEUE_SUSPECT ? PP_QUEUE_SUSPECT : r->tier;
     pp_assert(r->tier < PP_QUEUE_SUSPECT, "a task moves to a tier that has no queue");
-    pp_sq_run(&w->db, PP_Q_TASK_RETIER, "iddi", m->num, queue, r->tier, r->due_ms);
+    pp_task_retime(&m->times, r->due_ms);
+    pp_sq_run(&w->db, PP_Q_TASK_RETIER, "iddii", m->num, queue, r->tier, m->times.due_ms, m->times.own_ms);
     pp_sw_waiting(w, m->queue, -1);
     pp_sw_waiting(w, queue, 1);
 }
 
-/* Reads the next RETIER_SCAN tasks in order of number, and collects in `moves` those that must
- * move. Sets *last to the number of the last task read, and *more if there may be further tasks. */
+/* Reads the next RETIER_SCAN tasks of (client, domain) in order of number, and collects in `moves`
+ * those that must move. Sets *last to the number of the last task read, and *more if there may be
+ * further tasks. */
 static size_t collect(struct pp_sw *w, const struct pp_store_retier *r, int64_t client, int64_t domain,
                       struct move *moves, int64_t *last, bool *more)
 {
     size_t n = 0, seen = 0;
-    sqlite3_stmt *st = pp_sq_bind(&w->db, PP_Q_TASK_SCAN, "ii", *last, (int64_t)RETIER_SCAN);
+    sqlite3_stmt *st =
+        pp_sq_bind(&w->db, PP_Q_TASK_ON_HOST, "iiii", domain, client, *last, (int64_t)RETIER_SCAN);
     while (n < RETIER_CHANGES && pp_sq_row(&w->db, st)) {
+        struct move *m = &moves[n];
         seen++;
         *last = pp_sq_col(st, 0);
-        bool ours = pp_sq_col(st, 1) == client && pp_sq_col(st, 2) == domain;
-        bool untried = pp_sq_is_null(st, 3) && pp_sq_col(st, 7) == 0;
-        bool same = pp_sq_col(st, 4) == r->tier && pp_sq_col(st, 5) == r->due_ms;
-        if (ours && untried && !same)
-            moves[n++] = (struct move){*last, (uint8_t)pp_sq_col(st, 6)};
+        bool untried = pp_sq_is_null(st, 1) && pp_sq_col(st, 4) == 0;
+        *m = (struct move){*last, (uint8_t)pp_sq_col(st, 2), {pp_sq_col(st, 5), pp_sq_col(st, 6), 0}};
+        bool same =
+            pp_sq_col(st, 3) == r->tier && (m->times.own_ms ? m->times.own_ms : m->times.due_ms) == r->due_ms;
+        n += untried && !same;
     }
     pp_sq_done(st);
     *more = n == RETIER_CHANGES || seen == RETIER_SCAN;

@@ -41,6 +41,8 @@ static void read_task(struct pp_sw *w, struct pp_arena *a, sqlite3_stmt *st, con
     t->etag = known.etag;
     t->last_modified = known.last_modified;
     t->url = pp_sq_text(&w->db, a, st, 9);
+    t->last_code = (uint16_t)pp_sq_col(st, 10);
+    t->wait_until_ms = pp_sq_col(st, 11);
     if (!t->url)
         pp_sq_fail(&w->db, PP_ECORRUPT);
 }

@@ -36,7 +36,7 @@ struct pp_sq_call {
     bool again; /* run() sets this when its slice is done and the request needs another */
     /* State of a request that runs in slices: a slice reads `carry` (zeros in the first slice) and
      * writes `next`, which is the `carry` of the next slice. */
-    uint64_t carry[2], next[2];
+    uint64_t carry[3], next[3];
 };
 _Static_assert(sizeof(struct pp_sq_call) <= sizeof(((struct pp_req *)0)->scratch),
                "a call fits into scratch");

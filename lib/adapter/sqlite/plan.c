@@ -56,13 +56,15 @@ static void add_task(struct pp_sw *w, struct planning *p, const struct item_row 
                                    .etag = f->etag,
                                    .last_modified = f->last_modified};
     pp_assert(f->tier < PP_QUEUE_SUSPECT, "a task opens in a tier that has no queue");
+    const struct pp_task_times times = pp_task_times_of(f->due_ms, f->park_ms, f->wait_until_ms);
     pp_buf_reset(&w->buf);
     pp_pack_photo(&w->buf, &known);
-    pp_sq_run(&w->db, PP_Q_TASK_ADD, "iiibdidiidb", task, photo, p->client, &f->key, sizeof f->key, f->tier,
-              f->due_ms, f->always, domain, row->num, (int)idx, w->buf.n ? w->buf.p : NULL, w->buf.n);
+    pp_sq_run(&w->db, PP_Q_TASK_ADD, "iiibdidiidbii", task, photo, p->client, &f->key, sizeof f->key, f->tier,
+              times.due_ms, f->always, domain, row->num, (int)idx, w->buf.n ? w->buf.p : NULL, w->buf.n,
+              times.own_ms, times.wait_until_ms);
     pp_sw_waiting(w, f->tier, 1);
     p->r->tasks_opened++;
-    pp_sw_rows_add(w, &p->backlog, p->r->req.arena, p->r->client, f->tier, f->due_ms);
+    pp_sw_rows_add(w, &p->backlog, p->r->req.arena, p->r->client, f->tier, times.due_ms);
 }
 
 /* A photo's row: its number, its open task (0: none) and its record. */

@@ -153,6 +153,9 @@ static void read_photo(struct pp_sq_db *db, sqlite3_stmt *st, struct pp_arena *a
     p->claimed = !pp_sq_is_null(st, 4);
     p->tier = (uint8_t)pp_sq_col(st, 5);
     p->due_ms = pp_sq_col(st, 6);
+    p->attempts = (uint32_t)pp_sq_col(st, 8);
+    p->last_code = (uint16_t)pp_sq_col(st, 9);
+    p->wait_until_ms = pp_sq_col(st, 10);
 }
 
 void pp_sq_item_read(struct pp_sq_db *db, sqlite3_stmt *st, struct pp_arena *a, struct pp_item *item)
@@ -317,8 +320,9 @@ enum pp_err pp_sr_photo(struct pp_sq_db *db, struct pp_store_photo *r)
     r->photo = (struct pp_photo){0};
     r->open = r->claimed = false;
     r->tier = r->losses = 0;
+    r->last_code = 0;
     r->attempts = 0;
-    r->due_ms = 0;
+    r->due_ms = r->wait_until_ms = 0;
     int64_t client = pp_sq_name_find(db, PP_NAME_CLIENT, r->client);
     sqlite3_stmt *st = client ? pp_sq_bind(db, PP_Q_PHOTO_STATE, "ib", client, &r->key, sizeof r->key) : NULL;
     if (!pp_sq_row(db, st))
@@ -330,6 +334,8 @@ enum pp_err pp_sr_photo(struct pp_sq_db *db, struct pp_store_photo *r)
     r->losses = (uint8_t)pp_sq_col(st, 4);
     r->attempts = (uint32_t)pp_sq_col(st, 5);
     r->due_ms = pp_sq_col(st, 6);
+    r->last_code = (uint16_t)pp_sq_col(st, 7);
+    r->wait_until_ms = pp_sq_col(st, 8);
     pp_sq_done(st);
     return db->err;
 }

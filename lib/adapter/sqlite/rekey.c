@@ -84,8 +84,8 @@ static void merge_photos(struct pp_sw *w, const struct rekey_photo *from, const 
     if (w->buf.failed)
         pp_sq_fail(&w->db, PP_ENOMEM);
     pp_sq_run(&w->db, PP_Q_PHOTO_DELETE, "i", from->num);
-    pp_sq_run(&w->db, PP_Q_PHOTO_MERGE, record.object.type ? "iibi" : "iibn", to->num, task,
-              w->buf.n ? w->buf.p : NULL, w->buf.n, sha);
+    pp_sq_run(&w->db, PP_Q_PHOTO_MERGE, "iibdii", to->num, task, w->buf.n ? w->buf.p : NULL, w->buf.n,
+              record.object.type != 0, sha, record.fail_code ? PP_SQ_NO_HOST : PP_SQ_NO_FAILURE);
 }
 
 static void rekey_photo(struct pp_sw *w, int64_t client, const struct pp_key *was, const struct pp_key *key)

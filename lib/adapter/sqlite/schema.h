@@ -17,12 +17,14 @@
 #ifndef PP_ADAPTER_SQLITE_SCHEMA_H
 #define PP_ADAPTER_SQLITE_SCHEMA_H
 
-#define PP_STORE_VERSION 5
+#define PP_STORE_VERSION 6
 extern const char *const pp_store_schema[PP_STORE_VERSION];
 
-#define PP_SQ_TASK_COLUMNS \
-    "t.num, t.key, t.epoch, t.attempts, t.tier, t.losses, t.always, t.domain, t.known, s.url"
-#define PP_SQ_HELD_COLUMNS "num, client, photo, item, idx, more, losses, tier, attempts, worker, epoch"
+#define PP_SQ_TASK_COLUMNS                                                                     \
+    "t.num, t.key, t.epoch, t.attempts, t.tier, t.losses, t.always, t.domain, t.known, s.url," \
+    " t.code, t.until"
+#define PP_SQ_HELD_COLUMNS \
+    "num, client, photo, item, idx, more, losses, tier, attempts, worker, epoch, domain"
 #define PP_SQ_WAITING                                             \
     " FROM tasks t JOIN slots s ON s.item=t.item AND s.idx=t.idx" \
     " WHERE t.worker IS NULL AND t.client=?1 AND t.queue=?2 AND t.due<=?3 "
@@ -105,15 +107,19 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
     X(PHOTO_REC, "SELECT rec FROM photos WHERE num=?1")                                                      \
     X(PHOTO_OPEN, "UPDATE photos SET task=?2 WHERE num=?1")                                                  \
     X(PHOTO_FREE, "UPDATE photos SET task=NULL WHERE num=?1")                                                \
-    X(PHOTO_SET, "UPDATE photos SET task=NULL, sha=?2, rec=?3 WHERE num=?1")                                 \
+    X(PHOTO_SET,                                                                                             \
+      "UPDATE photos SET task=NULL, sha=iif(?2, ?3, NULL), rec=?4, failed=nullif(?5, -1) WHERE num=?1")      \
     X(PHOTO_SKIP, "UPDATE photos SET rec=?2 WHERE num=?1")                                                   \
     X(PHOTO_BY_SHA, "SELECT rec FROM photos WHERE sha=?1")                                                   \
     X(PHOTO_BY_SHA_CLIENT, "SELECT rec FROM photos WHERE sha=?1 AND client=?2")                              \
     X(FORMER_ADD, "INSERT OR REPLACE INTO former SELECT sha, ?3 FROM photos WHERE num=?1 AND sha<>?2")       \
     X(FORMER_FIND, "SELECT 1 FROM former WHERE sha=?1")                                                      \
     X(FORMER_CLEAN, "DELETE FROM former WHERE at<?1")                                                        \
-    X(PHOTO_STATE, "SELECT p.rec, t.num, t.worker, t.tier, t.losses, t.attempts, t.due"                      \
+    X(PHOTO_STATE, "SELECT p.rec, t.num, t.worker, t.tier, t.losses, t.attempts, t.due, t.code, t.until"     \
                    " FROM photos p LEFT JOIN tasks t ON t.num=p.task WHERE p.client=?1 AND p.key=?2")        \
+    X(PHOTO_FAILED, "SELECT num, client, rec FROM photos INDEXED BY photos_failed WHERE failed IS NOT NULL"  \
+                    " AND client>=?1 AND client<=?2 AND (?3=-1 OR failed=?3) ORDER BY client LIMIT ?4")      \
+    X(PHOTO_FORGET, "UPDATE photos SET rec=?2, failed=NULL WHERE num=?1")                                    \
     /* re-keying */                                                                                          \
     X(REKEY_GET, "SELECT rekey FROM state WHERE rekey IS NOT NULL")                                          \
     X(REKEY_SET, "UPDATE state SET rekey=?1")                                                                \
@@ -122,7 +128,8 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
     X(SLOT_KEY, "UPDATE slots SET key=?3 WHERE item=?1 AND idx=?2")                                          \
     X(PHOTO_KEY, "UPDATE photos SET key=?2 WHERE num=?1")                                                    \
     X(PHOTO_DELETE, "DELETE FROM photos WHERE num=?1")                                                       \
-    X(PHOTO_MERGE, "UPDATE photos SET task=nullif(?2, 0), rec=?3, sha=?4 WHERE num=?1")                      \
+    X(PHOTO_MERGE, "UPDATE photos SET task=nullif(?2, 0), rec=?3, sha=iif(?4, ?5, NULL), failed=nullif(?6, " \
+                   "-1) WHERE num=?1")                                                                       \
     X(TASK_MOVE, "UPDATE tasks SET photo=?2, key=?3 WHERE num=?1")                                           \
     X(TASK_PLACE, "SELECT worker, queue FROM tasks WHERE num=?1")                                            \
     X(TASK_WAITERS,                                                                                          \
@@ -132,8 +139,8 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
     /* tasks and their waiters */                                                                            \
     X(TASK_ADD,                                                                                              \
       "INSERT INTO tasks(num, photo, client, key, queue, tier, due, epoch, attempts, losses, always,"        \
-      " domain, item, idx, more, known)"                                                                     \
-      " VALUES(?1, ?2, ?3, ?4, ?5, ?5, ?6, 0, 0, 0, ?7, ?8, ?9, ?10, 0, ?11)")                               \
+      " domain, item, idx, more, known, own, until)"                                                         \
+      " VALUES(?1, ?2, ?3, ?4, ?5, ?5, ?6, 0, 0, 0, ?7, ?8, ?9, ?10, 0, ?11, ?12, ?13)")                     \
     X(TASK_WAITED, "SELECT item IS NOT NULL FROM tasks WHERE num=?1")                                        \
     X(TASK_OF_PHOTO, "SELECT t.num, t.photo, t.item, t.idx, t.more, t.worker, t.queue FROM photos p"         \
                      " JOIN tasks t ON t.num=p.task WHERE p.client=?1 AND p.key=?2")                         \
@@ -153,17 +160,25 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
     X(TASK_NOT_LATER, "UPDATE tasks SET due=?3"                                                              \
                       " WHERE worker IS NULL AND client=?1 AND queue=?2 AND due>?4")                         \
     X(TASK_HELD, "SELECT " PP_SQ_HELD_COLUMNS " FROM tasks WHERE num=?1")                                    \
-    X(TASK_BACK, "UPDATE tasks SET worker=NULL, lease=NULL, queue=?2, tier=?3, due=?4, attempts=attempts-?5" \
-                 " WHERE num=?1")                                                                            \
+    X(TASK_BACK,                                                                                             \
+      "UPDATE tasks SET worker=NULL, lease=NULL, queue=?2, tier=?3, due=?4, attempts=attempts-?5,"           \
+      " own=?6, until=?7, code=coalesce(nullif(?8, 0), code)"                                                \
+      " WHERE num=?1")                                                                                       \
     X(TASK_RENEW, "UPDATE tasks SET lease=?2 WHERE worker=?1")                                               \
     X(TASK_LAPSED, "SELECT " PP_SQ_HELD_COLUMNS " FROM tasks"                                                \
                    " WHERE worker IS NOT NULL AND lease<=?1 LIMIT ?2")                                       \
     X(TASK_ORPHANED, "SELECT " PP_SQ_HELD_COLUMNS " FROM tasks"                                              \
                      " WHERE worker IS NOT NULL AND worker<>?1 LIMIT ?2")                                    \
-    X(TASK_LOST, "UPDATE tasks SET worker=NULL, lease=NULL, queue=?2, due=?3, losses=?4 WHERE num=?1")       \
-    X(TASK_SCAN, "SELECT num, client, domain, worker, tier, due, queue, attempts FROM tasks WHERE num>?1"    \
-                 " ORDER BY num LIMIT ?2")                                                                   \
-    X(TASK_RETIER, "UPDATE tasks SET queue=?2, tier=?3, due=?4 WHERE num=?1")                                \
+    X(TASK_LOST,                                                                                             \
+      "UPDATE tasks SET worker=NULL, lease=NULL, queue=?2, due=?3, losses=?4, own=0, until=0 WHERE num=?1")  \
+    X(TASK_ON_HOST,                                                                                          \
+      "SELECT num, worker, queue, tier, attempts, due, own, until FROM tasks INDEXED BY tasks_host"          \
+      " WHERE domain=?1 AND client=?2 AND num>?3 ORDER BY num LIMIT ?4")                                     \
+    X(TASK_HOST_CLIENT,                                                                                      \
+      "SELECT t.client, n.name FROM tasks t INDEXED BY tasks_host CROSS JOIN names n ON n.num=t.client"      \
+      " WHERE t.domain=?1 AND t.client>?2 AND t.worker IS NULL ORDER BY t.client LIMIT 1")                   \
+    X(TASK_TIMES, "UPDATE tasks SET due=?2, own=?3, until=?4 WHERE num=?1")                                  \
+    X(TASK_RETIER, "UPDATE tasks SET queue=?2, tier=?3, due=?4, own=?5 WHERE num=?1")                        \
     X(TASK_QUEUE_AFTER,                                                                                      \
       "SELECT t.client, t.queue, t.due, n.name FROM tasks t JOIN names n ON n.num=t.client"                  \
       " WHERE t.worker IS NULL AND (t.client, t.queue)>(?1, ?2)"                                             \
@@ -183,7 +198,8 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
     X(OUTBOX_END, "SELECT last FROM state")                                                                  \
     X(ITEM_READ, "SELECT " PP_SQ_ITEM_COLUMNS " WHERE i.num=?1")                                             \
     X(SLOT_CODES, "SELECT outcome, domain FROM slots WHERE item=?1")                                         \
-    X(SLOTS_READ, "SELECT s.idx, s.key, s.url, s.outcome, t.worker, t.tier, t.due, s.domain FROM slots s"    \
+    X(SLOTS_READ, "SELECT s.idx, s.key, s.url, s.outcome, t.worker, t.tier, t.due, s.domain, t.attempts, "   \
+                  "t.code, t.until FROM slots s"                                                             \
                   " LEFT JOIN photos p ON s.outcome IS NULL AND p.client=?2 AND p.key=s.key"                 \
                   " LEFT JOIN tasks t ON t.num=p.task WHERE s.item=?1 ORDER BY s.idx")                       \
     /* settings and routes */                                                                                \
@@ -198,6 +214,11 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
       " AND (?3 IS NULL OR domain=?3) ORDER BY domain LIMIT ?4")                                             \
     X(ROUTE_PUT,                                                                                             \
       "INSERT OR REPLACE INTO routes(" PP_SQ_ROUTE_COLUMNS ") VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")
+
+/* What the queries take as the host of a photo's recorded failure, if it has none, and if it is not
+ * known. */
+#define PP_SQ_NO_FAILURE ((int64_t)-1)
+#define PP_SQ_NO_HOST    ((int64_t)0)
 
 enum {
 #define X(name, sql) PP_Q_##name,

@@ -14,6 +14,7 @@ struct held {
     bool more;
     uint8_t losses, tier;
     uint32_t attempts, epoch;
+    int64_t domain;
     int64_t worker; /* number of the worker that has claimed the task; 0: none has */
 };
 
@@ -29,7 +30,8 @@ static struct held read_held(sqlite3_stmt *st)
                          .tier = (uint8_t)pp_sq_col(st, 7),
                          .attempts = (uint32_t)pp_sq_col(st, 8),
                          .worker = pp_sq_col(st, 9),
-                         .epoch = (uint32_t)pp_sq_col(st, 10)};
+                         .epoch = (uint32_t)pp_sq_col(st, 10),
+                         .domain = pp_sq_col(st, 11)};
 }
 
 /* Ends the claim by `event`, and returns the task's new state. If no item waits for the task any
@@ -57,11 +59,10 @@ static void write_photo(struct pp_sw *w, const struct held *h, const struct pp_p
 
     pp_buf_reset(&w->buf);
     pp_pack_photo(&w->buf, photo);
-    if (photo->object.type) {
+    if (photo->object.type)
         pp_sq_run(&w->db, PP_Q_FORMER_ADD, "iii", h->photo, sha, now_ms);
-        pp_sq_run(&w->db, PP_Q_PHOTO_SET, "iib", h->photo, sha, w->buf.p, w->buf.n);
-    } else
-        pp_sq_run(&w->db, PP_Q_PHOTO_SET, "inb", h->photo, w->buf.p, w->buf.n);
+    pp_sq_run(&w->db, PP_Q_PHOTO_SET, "idibi", h->photo, photo->object.type != 0, sha, w->buf.p, w->buf.n,
+              photo->fail_code ? h->domain : PP_SQ_NO_FAILURE);
 }
 
 /* Adds one more failure to the photo's record, which keeps the stored object. */
@@ -102,14 +103,19 @@ static void settle_final(struct pp_sw *w, const struct held *h, const struct pp_
     pp_sq_run(&w->db, PP_Q_TASK_DELETE, "i", h->num);
 }
 
+/* Lets a task wait again, in `queue`. */
+static void go_back(struct pp_sw *w, const struct held *h, const struct pp_settlement *s, uint8_t queue)
+{
+    const struct pp_task_times times = pp_task_times_of(s->due_ms, s->park_ms, s->wait_until_ms);
+    pp_sq_run(&w->db, PP_Q_TASK_BACK, "iddidiid", h->num, queue, s->tier, times.due_ms,
+              s->kind == PP_SETTLE_RELEASE, times.own_ms, times.wait_until_ms, s->last_code);
+}
+
 static void settle_one(struct pp_sw *w, const struct held *h, const struct pp_settlement *s, int64_t now_ms)
 {
     uint8_t queue = pp_queue_of(s->tier, h->losses);
     switch (end_claim(w, h, pp_settlement_event(s), queue)) {
-    case PP_TASK_WAITING:
-        pp_sq_run(&w->db, PP_Q_TASK_BACK, "iddid", h->num, queue, s->tier, s->due_ms,
-                  s->kind == PP_SETTLE_RELEASE);
-        break;
+    case PP_TASK_WAITING: go_back(w, h, s, queue); break;
     case PP_TASK_CANCELLED: drop_task(w, h); break;
     default: settle_final(w, h, s, now_ms); break;
     }

@@ -67,6 +67,17 @@ const char *const pp_store_schema[PP_STORE_VERSION] = {
     /* version 5: photos are known by their canonical URL (rekey.c) */
     ("ALTER TABLE state ADD COLUMN rekey INTEGER;"
      "UPDATE state SET rekey=0;"),
+
+    /* version 6: tasks that are parked for their host; recorded failures by host. Failures that were
+     * recorded before have host 0: a record's first byte has bit 3 if it has a failure (pack.c). */
+    ("ALTER TABLE tasks ADD COLUMN own INTEGER NOT NULL DEFAULT 0;"
+     "ALTER TABLE tasks ADD COLUMN until INTEGER NOT NULL DEFAULT 0;"
+     "ALTER TABLE tasks ADD COLUMN code INTEGER NOT NULL DEFAULT 0;"
+     "CREATE INDEX tasks_host ON tasks(domain, client);"
+     "ALTER TABLE photos ADD COLUMN failed INTEGER;"
+     "UPDATE photos SET failed=0 WHERE rec IS NOT NULL AND (substr(rec, 1, 1) BETWEEN x'08' AND x'0f'"
+     " OR substr(rec, 1, 1) BETWEEN x'18' AND x'1f');"
+     "CREATE INDEX photos_failed ON photos(client, failed) WHERE failed IS NOT NULL;"),
 };
 
 static const char *const sql[] = {PP_STORE_QUERIES(PP_SQ_TEXT)};
