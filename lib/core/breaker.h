@@ -6,6 +6,31 @@
  *     | '---- absent, and believe_ms ------' '-----------------------------'  |
  *     '----------------- PP_BREAKER_SUCCESSES outcomes are no failure --------'
  *
+ * Closed to open, judged on the window (host_stats.h):
+ *   errors       at least 35 % failed, and at least 3 deviations more than usual, and significant.
+ *                With less than an hour of history: at least 50 % of at least 20 answers.
+ *   unreachable  5 connection failures in a row, none between them answered, and significant.
+ *   absent       at least 95 % of at least 30 photos are absent, usually less than half, and
+ *                significant.
+ *
+ * The deviation of a share is the greater one of the deviation of the slices, and of the standard
+ * deviation of a sample as large as the window, sqrt(p (1 - p) / n).
+ *
+ * "Significant" is a G-test, the log-likelihood ratio test of a 2 x 2 table (Sokal, Rohlf:
+ * Biometry, chapter 17; Wilks 1938): bad and good outcomes in the window, and usually. Without it,
+ * healthy hosts whose usual share is high would open now and then, since each answer is a new
+ * chance to see a rare window. So G must be at least 18 + 2 ln(answers of 24 h): a chance of e^-9
+ * for all windows of a day together (Bonferroni). For errors, the failures in a row since the last
+ * other outcome are tested, too, because such a run may be longer than the window. It follows how
+ * fast a total outage of a host can be told from chance: with a usual share of 50 % after about 28
+ * failures in a row, of 60 % after 38, of 80 % after 87.
+ *
+ * Half-open: good outcomes are those that are not bad for the breaker's reason. The first outcome
+ * decides: if it is bad, the breaker opens again, with twice the interval. If at least
+ * PP_BREAKER_OFTEN of the outcomes are usually bad, one more request decides. After a good outcome,
+ * the breaker opens again if the share of bad outcomes is one that opens a closed breaker, apart
+ * from significance.
+ *
  * Pure: all times are wall time, in ms. The owner calls pp_breaker_step() after each batch of
  * outcomes and when pp_breaker_next_ms() has come. */
 #ifndef PHOTOPOOL_CORE_BREAKER_H
@@ -30,8 +55,18 @@ enum pp_breaker_action { PP_BREAKER_AUTO, PP_BREAKER_FORCE_OPEN, PP_BREAKER_FORC
 enum {
     PP_BREAKER_PROBE_MS = 5 * 60 * 1000,
     PP_BREAKER_PROBE_MAX_MS = 2 * 60 * 60 * 1000,
-    PP_BREAKER_SUCCESSES = 8
+    PP_BREAKER_SUCCESSES = 8,
+    PP_BREAKER_RUN = 5,         /* connection failures in a row */
+    PP_BREAKER_FIRST_HOUR = 20, /* least answers, with less than an hour of history */
+    PP_BREAKER_PHOTOS = 30      /* least photos for ABSENT */
 };
+#define PP_BREAKER_SHARE        0.35
+#define PP_BREAKER_SHARE_FIRST  0.5 /* with less than an hour of history */
+#define PP_BREAKER_DEVIATIONS   3.0
+#define PP_BREAKER_ABSENT_NOW   0.95
+#define PP_BREAKER_ABSENT_USUAL 0.5
+#define PP_BREAKER_G            18.0
+#define PP_BREAKER_OFTEN        0.2
 
 /* A breaker. All zero: closed. */
 struct pp_breaker {
@@ -53,9 +88,9 @@ struct pp_breaker {
  * statistics then start a new window. At most one change a call: call until it returns false. */
 bool pp_breaker_step(struct pp_breaker *b, struct pp_host_stats *stats, int64_t believe_ms, int64_t now_ms);
 
-/* An operator's wish, for for_ms, or without an end if for_ms is 0. A forced breaker ignores
- * outcomes. AUTO, or the end, makes an open breaker half-open at once. Returns true if something
- * has changed. */
+/* Does what an operator wants, for for_ms, or without an end if for_ms is 0. A forced breaker
+ * ignores outcomes. AUTO, or the end, makes a breaker that was forced open half-open at once.
+ * Returns true if something has changed. */
 bool pp_breaker_force(struct pp_breaker *b, struct pp_host_stats *stats, enum pp_breaker_action action,
                       int64_t for_ms, int64_t now_ms);
 

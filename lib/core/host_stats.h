@@ -54,7 +54,7 @@ struct pp_host_batch {
     uint32_t count[PP_HOST_CLASSES];
     double sum_ms, sum_sq_ms; /* of the durations of all outcomes, and of their squares */
     /* Connection failures since the last answer. An answer is any outcome except a failure to
-     * connect, a timeout, a broken connection and a TLS error. */
+     * connect, a timeout, a broken connection and a TLS error; those neither count nor end a run. */
     uint32_t connect_run;
     uint32_t failed_run; /* failures since the last outcome that was none */
 };
@@ -88,10 +88,11 @@ struct pp_host_usual {
     bool known;                     /* there is an hour of history */
     uint32_t answers;               /* number of answers behind the shares, capped */
     float failed, failed_deviation; /* failure share */
-    float connect;                  /* share of PP_HOST_CONNECT among all outcomes */
-    float absent;                   /* absent share; 0 if no photo was decided */
-    uint32_t decided;               /* number of photos behind `absent`, capped */
-    float ms, ms_deviation;         /* latency; the deviation is that within a slice */
+    /* PP_HOST_CONNECT / (PP_HOST_CONNECT + answers as in connect_run), over all slices */
+    float connect;
+    float absent;           /* absent share; 0 if no photo was decided */
+    uint32_t decided;       /* number of photos behind `absent`, capped */
+    float ms, ms_deviation; /* latency; the deviation is that within a slice */
 };
 
 /* A closed slice. Counts are divided by 2^shift. */
@@ -113,7 +114,7 @@ struct pp_host_stats {
     struct pp_host_slice *slices; /* oldest first; allocated as they come */
     uint8_t slice_n, slice_room, moment_n;
     struct pp_host_moment moments[PP_HOST_MOMENTS]; /* oldest first */
-    int64_t now_ms, first_ms;                       /* newest time; first outcome ever */
+    int64_t now_ms;                                 /* newest time */
     int64_t open_slot;
     struct pp_host_batch open;   /* the open slice */
     struct pp_host_counts fresh; /* since pp_host_restart() */

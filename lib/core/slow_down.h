@@ -9,6 +9,7 @@
 #ifndef PHOTOPOOL_CORE_SLOW_DOWN_H
 #define PHOTOPOOL_CORE_SLOW_DOWN_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { PP_SLOW_DOWN_FIRST_MS = 1000, PP_SLOW_DOWN_MAX_MS = 5 * 60 * 1000, PP_SLOW_DOWN_HALF_MS = 60 * 1000 };
