@@ -308,8 +308,8 @@ static bool takes_and_fetches(const struct pp_pipeline *p)
 
 static size_t jobs_in_flight(const struct pp_pipeline *p)
 {
-    return (p->gate && pp_gate_busy(p->gate)) + pp_cron_busy(p->cron) + pp_routes_busy(p->routes) + pp_hosts_busy(p->hosts) +
-           pp_fleet_busy(p->fleet);
+    return (p->gate && pp_gate_busy(p->gate)) + pp_cron_busy(p->cron) + pp_routes_busy(p->routes) +
+           pp_hosts_busy(p->hosts) + pp_fleet_busy(p->fleet);
 }
 
 /* Checks whether the drain is complete: asks the stages in the order in which they end. Calls

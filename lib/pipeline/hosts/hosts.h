@@ -114,7 +114,8 @@ bool pp_hosts_excuse(struct pp_hosts *h, const char *host, uint16_t code, uint16
 /* Fills in the view of a host; false if this process does not know it. */
 bool pp_hosts_view(struct pp_hosts *h, const char *host, struct pp_host_shown *out);
 /* Calls `each` for every host that this process knows, in no order, until it returns false. */
-void pp_hosts_each(struct pp_hosts *h, bool (*each)(void *data, const struct pp_host_shown *shown), void *data);
+void pp_hosts_each(struct pp_hosts *h, bool (*each)(void *data, const struct pp_host_shown *shown),
+                   void *data);
 /* Carries out an operator's order for all processes. for_ms: how long an order to open or close
  * holds; 0: until another order. Returns false when out of memory. */
 bool pp_hosts_order(struct pp_hosts *h, const char *host, enum pp_breaker_action action, int64_t for_ms);

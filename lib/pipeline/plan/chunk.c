@@ -7,6 +7,7 @@
 #include "core/target.h"
 #include "format/ids.h"
 #include "photopool/code.h"
+#include "pipeline/hosts/hosts.h"
 #include "pipeline/plan/plan_internal.h"
 
 #define CHUNK_PHOTOS 512

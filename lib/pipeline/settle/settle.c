@@ -24,7 +24,7 @@
 #define LOCAL_FAULT_MS 1000
 /* The outcomes that wait for a host to be believed are at most these, and are looked at again after
  * this time. */
-#define DOUBTFUL_MAX 2048
+#define DOUBTFUL_MAX  2048
 #define DOUBT_LOOK_MS 250
 
 /* A call to the store. At most one call is in flight. */
@@ -90,8 +90,7 @@ void pp_settler_close(struct pp_settler *settler)
 {
     if (!settler)
         return;
-    pp_assert(pp_list_empty(&settler->waiting) && pp_list_empty(&settler->doubtful) &&
-                  settler->call.r.n == 0,
+    pp_assert(pp_list_empty(&settler->waiting) && pp_list_empty(&settler->doubtful) && settler->call.r.n == 0,
               "outcomes are not settled");
     pp_timer_close(settler->timer);
     pp_timer_close(settler->doubt_timer);
@@ -240,7 +239,8 @@ static void decide_given_up(const struct pp_transfer *t, struct pp_settlement *s
     s->kind = PP_SETTLE_FINAL;
     s->outcome = (struct pp_outcome){.kind = PP_OUTCOME_FAILED,
                                      .code = absent ? last : PP_CODE_HOST_DOWN,
-                                     .attempts = t->task->attempts - (t->hop_host[0] == 0), /* a transfer only if it began */
+                                     .attempts = t->task->attempts -
+                                                 (t->hop_host[0] == 0), /* a transfer only if it began */
                                      .detail = pp_code_info(PP_CODE_HOST_DOWN)->sentence};
     if (absent)
         s->outcome.detail = "the host answered so for nearly all photos, for longer than hosts.believe";
@@ -288,10 +288,10 @@ static void announce(struct pp_settler *settler, const struct settle_call *call)
             continue;
         /* A task with a stale settlement is announced, too, because an earlier call that seemed to
          * fail may have written the settlement. */
-        rows[n++] = (struct pp_backlog_row){
-            .client = s->task->client,
-            .queue = pp_queue_of(s->tier, s->task->losses),
-            .due_ms = pp_task_parked_due(s->due_ms, s->park_ms, s->wait_until_ms)};
+        rows[n++] =
+            (struct pp_backlog_row){.client = s->task->client,
+                                    .queue = pp_queue_of(s->tier, s->task->losses),
+                                    .due_ms = pp_task_times_of(s->due_ms, s->park_ms, s->wait_until_ms).due_ms};
     }
     if (n > 0)
         pp_claimer_requeue(settler->o.claimer, rows, n);
