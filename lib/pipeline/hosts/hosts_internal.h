@@ -19,12 +19,6 @@
  * other errands are the leader's. A later errand replaces an earlier one. */
 enum host_errand { HOST_NO_ERRAND, HOST_PAUSE, HOST_PROBE, HOST_PARK, HOST_UNPARK };
 
-/* Answers of the last seconds that concern the suspicion that a host answers 404 to everything. */
-struct host_doubt {
-    int64_t since_ms; /* loop time at which `now` began; `before` is the span before it */
-    uint32_t absent[2], other[2];
-};
-
 struct host {
     UT_hash_handle hh;
     struct pp_host_batch batch; /* answers that no notice has told yet */
@@ -32,7 +26,8 @@ struct host {
     struct pp_host_stats stats; /* the merged batches of all workers, if this process merges */
     struct pp_breaker breaker;
     struct pp_slow_down slow;
-    struct host_doubt doubt;
+    /* Loop time at which the last request began that showed that the host has photos. */
+    int64_t proven_ms;
     struct pp_node use_node;    /* in hosts->by_use */
     struct pp_node batch_node;  /* in hosts->unsent while `batch` is not empty */
     struct pp_node news_node;   /* in hosts->news: stats have changed since the leader looked */

@@ -122,7 +122,7 @@ static void learn_host(struct pp_settler *settler, const struct pp_transfer *t)
 {
     pp_hosts_answered(settler->o.hosts, host_of(t), t->outcome.code, t->outcome.ms);
     if (t->hop_host[0]) /* the task's own host answered, with a redirect */
-        pp_hosts_answered(settler->o.hosts, t->task->domain, 0, t->outcome.ms);
+        pp_hosts_redirected(settler->o.hosts, t->task->domain, t->outcome.ms);
     if (t->slowed)
         pp_hosts_slow(settler->o.hosts, host_of(t), t->retry_after_ms);
 }
@@ -288,10 +288,10 @@ static void announce(struct pp_settler *settler, const struct settle_call *call)
             continue;
         /* A task with a stale settlement is announced, too, because an earlier call that seemed to
          * fail may have written the settlement. */
-        rows[n++] =
-            (struct pp_backlog_row){.client = s->task->client,
-                                    .queue = pp_queue_of(s->tier, s->task->losses),
-                                    .due_ms = pp_task_times_of(s->due_ms, s->park_ms, s->wait_until_ms).due_ms};
+        rows[n++] = (struct pp_backlog_row){
+            .client = s->task->client,
+            .queue = pp_queue_of(s->tier, s->task->losses),
+            .due_ms = pp_task_times_of(s->due_ms, s->park_ms, s->wait_until_ms).due_ms};
     }
     if (n > 0)
         pp_claimer_requeue(settler->o.claimer, rows, n);
@@ -408,8 +408,8 @@ static void write_soon(struct pp_settler *settler, struct pp_transfer *t)
 
 static bool is_doubtful(const struct pp_settler *settler, const struct pp_transfer *t)
 {
-    return t->handed_back == PP_BACK_NOT && t->outcome.code != 0 &&
-           pp_hosts_doubts(settler->o.hosts, host_of(t), t->outcome.code);
+    return t->handed_back == PP_BACK_NOT && t->outcome.code != 0 && settler->o.params->hosts_doubt_ms > 0 &&
+           pp_hosts_doubts(settler->o.hosts, host_of(t), t->outcome.code, t->ended_ms);
 }
 
 /* Writes the doubtful outcomes that are believed now, or have waited for long enough; all of them if
@@ -438,8 +438,8 @@ static void look_at_doubtful(void *data)
 void pp_settler_finished(struct pp_settler *settler, struct pp_transfer *t)
 {
     pp_assert(!t->settle_node.next, "a transfer finishes twice");
-    learn(settler, t);
     t->ended_ms = pp_loop_now(settler->o.loop);
+    learn(settler, t);
     if (settler->draining || settler->doubtful.n >= DOUBTFUL_MAX || !is_doubtful(settler, t)) {
         write_soon(settler, t);
         return;
