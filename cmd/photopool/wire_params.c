@@ -12,6 +12,9 @@
  * longer if the store is a server. */
 #define GATHER_MS     2
 #define GATHER_FAR_MS 1500
+/* A host that begins to answer 404 to everything is recognised within this time, if it is asked
+ * often. */
+#define HOSTS_DOUBT_MS 3000
 /* The router saves its learned routes at this interval if the store is a server, so a crash loses
  * little of what the router has learned. */
 #define ROUTER_SAVE_FAR_MS 60000
@@ -152,6 +155,7 @@ enum pp_err pp_wire_params_reload(struct pp_wire_params *w, const struct pp_conf
                                         .delays_ms = c->retry.delays.item,
                                         .n_delays = c->retry.delays.n};
     p->hosts_wait_ms = c->hosts.wait_ms;
+    p->hosts_doubt_ms = HOSTS_DOUBT_MS;
     p->hosts_believe_ms = c->hosts.believe_ms;
     return PP_OK;
 }

@@ -240,6 +240,11 @@ static struct pp_host_counts count_window(const struct pp_host_stats *s, int64_t
     return w;
 }
 
+struct pp_host_counts pp_host_fresh(const struct pp_host_stats *s)
+{
+    return s->fresh;
+}
+
 struct pp_host_counts pp_host_window(const struct pp_host_stats *s, int64_t now_ms)
 {
     return count_window(s, now_ms, PP_HOST_WINDOW_MIN, false);

@@ -168,9 +168,13 @@ static uint32_t kinds_for(const struct pp_pipeline *p)
     if (p->roles & PP_ROUTE_ROLES)
         kinds |= 1u << PP_NOTICE_ROUTE;
     if (p->roles & PP_ROLE_WORKER)
-        kinds |= 1u << PP_NOTICE_CLIENT;
+        kinds |= 1u << PP_NOTICE_CLIENT | 1u << PP_NOTICE_SLOW;
     if (p->roles & PP_ROLE_CRON)
         kinds |= 1u << PP_NOTICE_SAMPLES;
+    if (p->roles & (PP_ROLE_CRON | PP_ROLE_API))
+        kinds |= 1u << PP_NOTICE_HOST;
+    if (p->roles & (PP_ROLE_CRON | PP_ROLE_API | PP_ROLE_WORKER | PP_ROLE_INGEST))
+        kinds |= 1u << PP_NOTICE_BREAKER;
     if (p->roles & PP_ROLE_DELIVER)
         kinds |= 1u << PP_NOTICE_BATCH | 1u << PP_NOTICE_WEBHOOK;
     return kinds;
@@ -190,6 +194,9 @@ static void on_notice(void *data, const struct pp_notice *notice)
         if (f->p->routes)
             pp_routes_noticed(f->p->routes, notice);
         break;
+    case PP_NOTICE_HOST:
+    case PP_NOTICE_BREAKER:
+    case PP_NOTICE_SLOW: pp_hosts_noticed(f->p->hosts, notice); break;
     case PP_NOTICE_BATCH: pp_deliverer_batch_moved(f->p->deliverer, notice->a); break;
     case PP_NOTICE_WEBHOOK: pp_deliverer_webhooks_changed(f->p->deliverer); break;
     case PP_NOTICE_KINDS: break;

@@ -7,7 +7,7 @@
  * Order of draining:
  *   1. planner and claimer take nothing new
  *   2. transfers end, or are handed back at the deadline; settler has written all outcomes
- *   3. cron, routes, fleet and deliverer have nothing in flight
+ *   3. cron, routes, hosts, fleet and deliverer have nothing in flight
  *   4. claimer has released its slots; on_drained() is called
  *   5. the API ends, then hub and poster: pp_pipeline_still()
  *
@@ -15,6 +15,7 @@
  * on_drain_check() and pp_pipeline_close(). */
 #include "events/hub.h"
 #include "pipeline/deliver/webhook_post.h"
+#include "pipeline/hosts/hosts.h"
 #include "pipeline/pipeline_internal.h"
 #include "pipeline/plan/plan.h"
 #include "pipeline/settle/settle.h"
@@ -48,6 +49,14 @@ static void on_backlog_doubtful(void *data)
 static bool leads(void *data)
 {
     return pp_fleet_leads(data);
+}
+
+static void on_host_changed(void *data, const struct pp_host_shown *shown)
+{
+    const struct pp_pipeline *p = data;
+    pp_log(p->log, PP_LOG_INFO, "breaker", "host", shown->host, "state",
+           pp_breaker_state_name(shown->breaker.state), "reason",
+           shown->breaker.reason ? pp_breaker_reason_name(shown->breaker.reason) : "", NULL);
 }
 
 static void on_gate_open(void *data)
@@ -97,6 +106,7 @@ static enum pp_err open_worker(struct pp_pipeline *p)
                                                      .keep_lane = p->keep_lane,
                                                      .blobs = p->blobs,
                                                      .gate = p->gate,
+                                                     .hosts = p->hosts,
                                                      .data = p,
                                                      .on_finished = on_finished,
                                                      .on_backlog_incomplete = on_backlog_doubtful},
@@ -112,6 +122,7 @@ static enum pp_err open_worker(struct pp_pipeline *p)
                                                               .coordinator = p->coordinator,
                                                               .routes = p->routes,
                                                               .progress = p->progress,
+                                                              .hosts = p->hosts,
                                                               .gate = p->gate,
                                                               .claimer = p->claimer,
                                                               .data = p,
@@ -130,6 +141,7 @@ static struct pp_planner *open_planner(struct pp_pipeline *p)
                                                         .ingest = p->ingest,
                                                         .coordinator = p->coordinator,
                                                         .routes = p->routes,
+                                                        .hosts = p->hosts,
                                                         .progress = p->progress,
                                                         .data = p,
                                                         .on_items_finished = on_items_finished,
@@ -220,7 +232,17 @@ static enum pp_err open_stages(struct pp_pipeline *p)
                                                            .coordinator = p->coordinator,
                                                            .leads = leads,
                                                            .data = p});
-    if (!p->drain_timer || !p->drain_deadline || !p->progress || !p->cron || !p->routes)
+    p->hosts = pp_hosts_open(&(struct pp_hosts_options){.loop = p->loop,
+                                                        .log = p->log,
+                                                        .params = p->params,
+                                                        .metrics = &p->metrics,
+                                                        .roles = p->roles,
+                                                        .store = p->store,
+                                                        .coordinator = p->coordinator,
+                                                        .leads = leads,
+                                                        .on_changed = on_host_changed,
+                                                        .data = p});
+    if (!p->drain_timer || !p->drain_deadline || !p->progress || !p->cron || !p->routes || !p->hosts)
         return PP_ENOMEM;
     if (has_role(p, PP_ROLE_WORKER) && (err = open_worker(p)) != PP_OK)
         return err;
@@ -264,6 +286,7 @@ void pp_pipeline_close(struct pp_pipeline *p)
     pp_cron_close(p->cron);
     pp_fleet_close(p->fleet);
     pp_routes_close(p->routes);
+    pp_hosts_close(p->hosts);
     pp_progress_free(p->progress);
     pp_timer_close(p->drain_timer);
     pp_timer_close(p->drain_deadline);
@@ -286,7 +309,7 @@ static bool takes_and_fetches(const struct pp_pipeline *p)
 static size_t jobs_in_flight(const struct pp_pipeline *p)
 {
     return (p->gate && pp_gate_busy(p->gate)) + pp_cron_busy(p->cron) + pp_routes_busy(p->routes) +
-           pp_fleet_busy(p->fleet);
+           pp_hosts_busy(p->hosts) + pp_fleet_busy(p->fleet);
 }
 
 /* Checks whether the drain is complete: asks the stages in the order in which they end. Calls
@@ -304,6 +327,7 @@ static void on_drain_check(void *data)
         pp_deliverer_stop(p->deliverer);
         pp_cron_stop(p->cron);
         pp_routes_tick(p->routes);
+        pp_hosts_stop(p->hosts);
         pp_fleet_stop(p->fleet);
     }
     if (jobs_in_flight(p) > 0 || pp_deliverer_busy(p->deliverer) > 0 ||

@@ -35,6 +35,7 @@ struct pp_planner;
 struct pp_claimer;
 struct pp_settler;
 struct pp_routes;
+struct pp_hosts;
 struct pp_progress;
 struct pp_cron;
 struct pp_fleet;
@@ -73,6 +74,7 @@ struct pp_pipeline {
     struct pp_metrics metrics;
     struct pp_rng rng;
     struct pp_routes *routes;
+    struct pp_hosts *hosts;
     struct pp_progress *progress;
     struct pp_planner *planner;
     struct pp_gate *gate; /* set with the role worker; else NULL */

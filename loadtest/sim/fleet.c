@@ -150,6 +150,7 @@ static void set_params(struct scale_node *n)
                                    .client_concurrency = o->concurrency,
                                    .retry = {.max_attempts = 4, .delays_ms = delays_ms, .n_delays = 3},
                                    .hosts_wait_ms = 900000,
+                                   .hosts_doubt_ms = 3000,
                                    .hosts_believe_ms = 7200000,
                                    .router_interval_ms = 60000,
                                    .router_half_life_ms = 600000,

@@ -2,6 +2,8 @@
  * reads which requests the origin has recorded. */
 #include "suite_pipeline_kit.h"
 
+#include <signal.h>
+
 #include "adapter/cares/resolver.h"
 #include "adapter/curl/fetcher.h"
 #include "adapter/fs/fs_blob_store.h"
@@ -203,6 +205,20 @@ void world_run(struct world *w, int64_t ms)
     world_until(w, has_come, &m);
 }
 
+static void write_hosts(const struct world *w, const char *lines)
+{
+    FILE *f = fopen(w->hosts, "w");
+    assert_non_null(f);
+    assert_true(fputs(lines, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+void world_hosts(struct world *w, const char *lines)
+{
+    write_hosts(w, lines);
+    assert_int_equal(kill(w->origin.pid, SIGHUP), 0);
+}
+
 int world_setup(void **state)
 {
     struct world *w = calloc(1, sizeof(*w));
@@ -212,7 +228,9 @@ int world_setup(void **state)
     if (store && strcmp(store, "mongo") == 0)
         w->mongo_url = mongo_server_database();
     snprintf(w->record, sizeof(w->record), "%s/record", w->dir);
-    const char *const options[] = {"--record", w->record, NULL};
+    snprintf(w->hosts, sizeof(w->hosts), "%s/hosts", w->dir);
+    write_hosts(w, "");
+    const char *const options[] = {"--record", w->record, "--hosts", w->hosts, NULL};
     w->origin = pp_test_origin_start(options);
     default_params(w);
     *state = w;

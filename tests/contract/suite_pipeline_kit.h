@@ -30,6 +30,7 @@
 struct world {
     struct pp_test_origin origin;
     char record[512]; /* path of the file in which the origin records its requests */
+    char hosts[512];  /* path of the file from which the origin reads how its hosts behave */
     const char *dir;
     /* URL of the task store if the environment has PP_TEST_STORE=mongo; NULL: the store is
      * SQLite */
@@ -89,6 +90,10 @@ uint64_t world_open_photos(struct world *w, uint8_t queue);
 void world_store_client(struct world *w, const struct pp_client *client);
 /* Stores the settings of a client and announces them to the pipeline. */
 void world_put_client(struct world *w, const struct pp_client *client);
+
+/* Makes the origin's hosts behave as `lines` say (loadtest/origin): HOST key=value ... It does so
+ * soon after this function has returned. */
+void world_hosts(struct world *w, const char *lines);
 
 /* Waits until at least n requests of a client have ended at the origin. */
 void world_until_seen(struct world *w, const char *client, unsigned n);

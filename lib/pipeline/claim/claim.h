@@ -20,6 +20,7 @@
 #include "pipeline/common/metrics.h"
 #include "pipeline/common/params.h"
 #include "pipeline/fetch/fetch_loop.h"
+#include "pipeline/hosts/hosts.h"
 #include "runtime/loop.h"
 
 /* The claimer pauses while at least this many transfers are not settled. */
@@ -40,7 +41,8 @@ struct pp_claimer_options {
     struct pp_fetch_factory factory; /* This factory opens the adapters of each fetch loop. */
     struct pp_lane *keep_lane;
     struct pp_blob_store *blobs;
-    struct pp_gate *gate; /* While it is closed, the claimer claims nothing. */
+    struct pp_gate *gate;   /* While it is closed, the claimer claims nothing. */
+    struct pp_hosts *hosts; /* Says whether a photo's host may be requested. */
     /* The claimer calls this when a transfer has finished. The receiver must call
      * pp_claimer_settled() for the transfer, possibly before this callback returns. */
     void (*on_finished)(void *data, struct pp_transfer *t);

@@ -163,7 +163,11 @@ static void reserve(struct claim_cycle *cy)
 /* Returns the latest time at which a task can be due. A later one comes from a wrong clock. */
 static int64_t latest_ms(const struct pp_claimer *claimer)
 {
-    return claim_wall(claimer) + pp_retry_longest_ms(&claimer->o.params->retry);
+    const struct pp_params *p = claimer->o.params;
+    int64_t longest = pp_retry_longest_ms(&p->retry);
+
+    longest = longest > p->hosts_wait_ms ? longest : p->hosts_wait_ms;
+    return claim_wall(claimer) + (longest > p->hosts_believe_ms ? longest : p->hosts_believe_ms);
 }
 
 /* Puts the share's queue, which was out of the backlog during the claim, back with its next due
@@ -376,7 +380,8 @@ enum pp_err pp_claimer_open(const struct pp_claimer_options *options, struct pp_
     const struct pp_claimer_options *o = options;
     struct pp_claimer *claimer = calloc(1, sizeof(*claimer));
 
-    pp_assert(o->loop && o->params && o->metrics && o->store && o->coordinator, "a claimer lacks its ports");
+    pp_assert(o->loop && o->params && o->metrics && o->store && o->coordinator && o->hosts,
+              "a claimer lacks its ports");
     pp_assert(o->on_finished && o->on_backlog_incomplete, "a claimer has nobody to report to");
     if (!claimer)
         return PP_ENOMEM;

@@ -98,30 +98,21 @@ static void hand_back(struct pp_claimer *claimer, struct claim_transfer *t, enum
     finish_transfer(claimer, t);
 }
 
-/* Returns how many more ms all workers must wait before they send to the host; 0: they need not
- * wait. */
-static int64_t host_slow_ms(const struct pp_claimer *claimer, const struct claim_transfer *t)
-{
-    struct pp_coordinator *coord = claimer->o.coordinator;
-    int64_t wall = claim_wall(claimer),
-            until = coord->ops->host_slow_until(coord, t->base.task->domain, wall);
-    return until > wall ? until - wall : 0;
-}
-
-/* Returns why a transfer of the host must not start now. */
-static enum pp_back why_not(const struct pp_claimer *claimer, int64_t slow_ms)
+/* Returns why the claimer may start nothing now, or PP_BACK_NOT. */
+static enum pp_back why_not(const struct pp_claimer *claimer)
 {
     if (claimer->draining)
         return PP_BACK_STOPPING;
-    if (pp_gate_closed(claimer->o.gate))
-        return pp_gate_back(pp_gate_why(claimer->o.gate));
-    return slow_ms > 0 ? PP_BACK_SLOW_HOST : PP_BACK_MEMORY;
+    return pp_gate_closed(claimer->o.gate) ? pp_gate_back(pp_gate_why(claimer->o.gate)) : PP_BACK_NOT;
 }
 
-static void hand_back_now(struct pp_claimer *claimer, struct claim_transfer *t)
+/* Asks whether the host may be requested. If not, sets t->base.gate, and returns why. */
+static enum pp_back ask_host(const struct pp_claimer *claimer, struct claim_transfer *t, const char *host)
 {
-    int64_t slow_ms = host_slow_ms(claimer, t);
-    hand_back(claimer, t, why_not(claimer, slow_ms), slow_ms);
+    t->base.gate = pp_hosts_gate(claimer->o.hosts, host, t->base.task->wait_until_ms);
+    if (t->base.gate.verdict == PP_HOST_GO)
+        return PP_BACK_NOT;
+    return t->base.gate.verdict == PP_HOST_SLOW ? PP_BACK_SLOW_HOST : PP_BACK_HOST;
 }
 
 /* --- transfers that wait for their permits ---
@@ -184,12 +175,14 @@ static struct claim_transfer *ahead_pop(struct claim_ahead *a, int64_t until_ms)
 
 static void start(struct pp_claimer *claimer, struct claim_transfer *t)
 {
-    int64_t slow_ms = host_slow_ms(claimer, t);
+    enum pp_back why = why_not(claimer);
 
-    if (claim_is_open(claimer) && slow_ms == 0)
+    if (why == PP_BACK_NOT)
+        why = ask_host(claimer, t, t->base.task->domain);
+    if (why == PP_BACK_NOT)
         give_order(claimer, t, PP_ORDER_START);
     else
-        hand_back(claimer, t, why_not(claimer, slow_ms), slow_ms);
+        hand_back(claimer, t, why, 0);
 }
 
 /* Returns the index of the host's fetch loop. All transfers of a host run on one loop, so that they
@@ -236,7 +229,7 @@ static void start_in_time(struct pp_claimer *claimer, struct claim_transfer *t)
     /* `at` is later than `most` only if the limit was lowered; a lower limit applies only to tasks
      * claimed after the change */
     else if (!ahead_push(&claimer->ahead, at < most ? at : most, t))
-        hand_back_now(claimer, t);
+        hand_back(claimer, t, PP_BACK_MEMORY, 0);
 }
 
 static void set_ahead_timer(struct pp_claimer *claimer)
@@ -277,7 +270,11 @@ static void park(struct pp_claimer *claimer, struct claim_transfer *t)
     struct claim_client *c = t->client;
 
     pp_slot_count(&c->slot, &t->base.sends, pp_loop_now(claimer->o.loop));
-    if (claimer->draining) {
+    enum pp_back why = why_not(claimer);
+    if (why == PP_BACK_NOT)
+        why = ask_host(claimer, t, t->base.hop_host);
+    if (why != PP_BACK_NOT) {
+        t->base.give_up_why = why;
         give_order(claimer, t, PP_ORDER_GIVE_UP);
         return;
     }
@@ -303,6 +300,7 @@ static bool unpark(struct claim_client *c, enum pp_transfer_order what)
         pp_list_remove(&claimer->parked, &c->parked_node);
     count_flight(claimer, t, 1);
     t->base.sends.permits += what == PP_ORDER_GO_ON;
+    t->base.give_up_why = PP_BACK_STOPPING;
     give_order(claimer, t, what);
     return true;
 }
@@ -329,7 +327,7 @@ void claim_give_up_waiting(struct pp_claimer *claimer)
     uint32_t ended = claimer->ended;
 
     for (struct claim_transfer *t; (t = ahead_pop(&claimer->ahead, INT64_MAX));)
-        hand_back_now(claimer, t);
+        hand_back(claimer, t, claim_is_open(claimer) ? PP_BACK_STOPPING : why_not(claimer), 0);
     while (!pp_list_empty(&claimer->parked))
         claim_give_up_hops(pp_container_of(claimer->parked.head.next, struct claim_client, parked_node));
     end_turn(claimer, ended);

@@ -12,6 +12,7 @@
     X(MEMORY, "memory")       \
     X(SLOT, "slot")           \
     X(SLOW_HOST, "slow_host") \
+    X(HOST, "host_open")      \
     X(STOPPING, "stopping")
 
 enum pp_back {

@@ -181,7 +181,7 @@ static void fail_status(struct fetch_run *r, uint16_t code)
     const char *phrase = reason_phrase(code);
 
     if (code == 429 || code == 503) {
-        snprintf(t->slow_host, sizeof(t->slow_host), "%s", r->url.host);
+        t->slowed = true;
         if (r->x.retry_after[0])
             t->retry_after_ms = pp_retry_after_ms(r->x.retry_after, strlen(r->x.retry_after),
                                                   pp_loop_date(r->runner->o.loop));

@@ -87,6 +87,7 @@ void run_enter_parked(struct fetch_run *r)
     r->bytes = 0;
     r->stage = RUN_PARKED;
     r->parked_ms = run_now(r);
+    snprintf(r->t->hop_host, sizeof(r->t->hop_host), "%s", r->url.host);
     r->runner->o.on_event(r->runner->o.data, r->t, PP_TRANSFER_HOP);
 }
 
@@ -96,7 +97,7 @@ void pp_runner_hop(struct pp_transfer *t, bool granted)
 
     pp_assert(r && r->t == t && r->stage == RUN_PARKED, "a permit for a transfer that is not parked");
     if (!granted) {
-        run_hand_back(r, PP_BACK_STOPPING, "handed back while it waited for a permit");
+        run_hand_back(r, r->t->give_up_why, "handed back while it waited for a permit");
         return;
     }
     int64_t waited = run_now(r) - r->parked_ms;

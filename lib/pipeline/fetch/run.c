@@ -163,7 +163,8 @@ static void clear_outcome(struct pp_transfer *t)
     t->outcome = (struct pp_outcome){0};
     t->not_modified = false;
     t->handed_back = PP_BACK_NOT;
-    t->etag[0] = t->last_modified[0] = t->slow_host[0] = t->detail[0] = '\0';
+    t->etag[0] = t->last_modified[0] = t->hop_host[0] = t->detail[0] = '\0';
+    t->slowed = false;
     t->retry_after_ms = -1;
     t->bytes_received = 0;
 }

@@ -15,6 +15,7 @@
 #include "photopool/port/fetcher.h"
 #include "photopool/task.h"
 #include "pipeline/common/hand_back.h"
+#include "pipeline/hosts/hosts.h"
 #include "runtime/mailbox.h"
 
 /* Mail from a fetch loop to the main loop. */
@@ -55,6 +56,11 @@ struct pp_transfer {
     /* The slot allows requests until this time (monotonic). The value belongs to the client and is
      * valid as long as the client. */
     const _Atomic int64_t *send_until;
+    /* With GIVE_UP: the reason with which the fetch loop hands the transfer back. */
+    enum pp_back give_up_why;
+    /* The claimer sets it with a transfer that it ends itself because of a host: how long the task
+     * waits, or GIVE_UP: it has waited too long, and fails. */
+    struct pp_host_gate gate;
 
     /* The fetch loop sets the following members. In `outcome` it sets code (0: a photo), object, ms
      * (without time parked or waiting for our disk) and detail; the settler sets the rest. */
@@ -67,10 +73,14 @@ struct pp_transfer {
     char etag[PP_HEADER_VALUE_MAX], last_modified[PP_HEADER_VALUE_MAX];
     int64_t retry_after_ms; /* The wait that the host's Retry-After asked for, in ms; -1: none. */
     uint64_t bytes_received;
-    char slow_host[256]; /* This host answered 429 or 503; "": no host did. */
+    /* The host of the last redirect's target, which then gave the outcome; "": the task's host
+     * did. */
+    char hop_host[256];
+    bool slowed; /* The host that gave the outcome answered 429 or 503. */
     char detail[256];    /* The buffer for the text of outcome.detail. */
 
     void *run;                  /* The runner's struct fetch_run for this transfer. */
+    int64_t ended_ms;           /* the settler got the transfer at this loop time */
     struct pp_node settle_node; /* After FINISHED, links the transfer into the settler's queue. */
 };
 

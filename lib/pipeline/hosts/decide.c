@@ -6,7 +6,7 @@
 /* From a decision to the first probe: the decision has reached the workers by then. */
 #define PROBE_AFTER_MS 1000
 /* The leader repeats the state of breakers that are not closed. */
-#define REPEAT_MS 5000
+#define REPEAT_MS  5000
 #define REPEAT_MAX 2000
 
 static void changed(struct pp_hosts *h, struct host *host, const struct pp_breaker *old)

@@ -8,8 +8,6 @@
 /* Tasks of a host that is slow for at least this long are parked; shorter waits are cheaper to wait
  * for with the next claim. */
 #define PARK_SLOW_MS 3000
-/* The span of the counters of struct host_doubt. */
-#define DOUBT_MS 30000
 /* An order is repeated until the leader has obeyed. */
 #define ORDER_REPEAT_MS 1000
 #define ORDER_MAX_MS    15000
@@ -24,22 +22,14 @@ static void wake(struct pp_hosts *h, int64_t ms)
 
 /* --- what workers hear from hosts --- */
 
-static void note_doubt(const struct pp_hosts *h, struct host *host, enum pp_host_class class)
+/* Notes that the host has photos, if this answer shows it. An answer to an earlier request may have
+ * been on its way when the host began to answer that all photos are absent. */
+static void note_proof(const struct pp_hosts *h, struct host *host, enum pp_host_class class, int64_t ms)
 {
-    struct host_doubt *d = &host->doubt;
-    int64_t now = hosts_now(h), age = now - d->since_ms;
+    int64_t began = hosts_now(h) - ms;
 
-    if (age >= DOUBT_MS) {
-        bool near = age < 2 * DOUBT_MS;
-        d->absent[1] = near ? d->absent[0] : 0;
-        d->other[1] = near ? d->other[0] : 0;
-        d->absent[0] = d->other[0] = 0;
-        d->since_ms = now;
-    }
-    if (class == PP_HOST_ABSENT)
-        d->absent[0]++;
-    else
-        d->other[0]++;
+    if (class == PP_HOST_OK && began > host->proven_ms)
+        host->proven_ms = began;
 }
 
 /* A batch with failures is sent at once, because a breaker may have to open; another one can
@@ -53,20 +43,29 @@ static bool is_urgent(const struct pp_hosts *h, const struct host *host)
            hosts_now(h) - host->batch_ms >= PP_HOSTS_QUIET_MS;
 }
 
-void pp_hosts_answered(struct pp_hosts *h, const char *name, uint16_t code, int64_t ms)
+static void count_answer(struct pp_hosts *h, const char *name, enum pp_host_class class, int64_t ms)
 {
-    enum pp_host_class class = pp_host_classify(code);
     struct host *host = class == PP_HOST_NONE ? NULL : host_get(h, name);
 
     if (!host)
         return;
-    note_doubt(h, host, class);
+    note_proof(h, host, class, ms);
     pp_host_batch_add(&host->batch, class, ms);
     if (!host->batch_node.next) {
         host->batch_ms = hosts_now(h);
         pp_list_push(&h->unsent, &host->batch_node);
     }
     wake(h, is_urgent(h, host) ? PP_HOSTS_TICK_MS : PP_HOSTS_QUIET_MS);
+}
+
+void pp_hosts_answered(struct pp_hosts *h, const char *name, uint16_t code, int64_t ms)
+{
+    count_answer(h, name, pp_host_classify(code), ms);
+}
+
+void pp_hosts_redirected(struct pp_hosts *h, const char *name, int64_t ms)
+{
+    count_answer(h, name, PP_HOST_OTHER, ms);
 }
 
 void pp_hosts_slow(struct pp_hosts *h, const char *name, int64_t retry_after_ms)
@@ -150,16 +149,12 @@ bool pp_hosts_parks(const struct pp_hosts *h, const struct pp_host_gate *gate)
            (gate->verdict == PP_HOST_SLOW && gate->until_ms - pp_loop_wall(h->o.loop) >= PARK_SLOW_MS);
 }
 
-bool pp_hosts_doubts(const struct pp_hosts *h, const char *name, uint16_t code)
+bool pp_hosts_doubts(const struct pp_hosts *h, const char *name, uint16_t code, int64_t ended_ms)
 {
     const struct host *host = is_absent(code) ? host_find(h, name) : NULL;
 
-    if (!host || host_is_shut(host) || host->breaker.believed ||
-        host->breaker.forced == PP_BREAKER_FORCE_CLOSED)
-        return false;
-    const struct host_doubt *d = &host->doubt;
-    uint32_t absent = d->absent[0] + d->absent[1], other = d->other[0] + d->other[1];
-    return (uint64_t)other * 19 <= absent; /* at least 95 % absent */
+    return host && !host_is_shut(host) && !host->breaker.believed &&
+           host->breaker.forced != PP_BREAKER_FORCE_CLOSED && host->proven_ms < ended_ms;
 }
 
 bool pp_hosts_excuse(struct pp_hosts *h, const char *name, uint16_t code, uint16_t last_code,

@@ -90,6 +90,8 @@ void pp_hosts_noticed(struct pp_hosts *h, const struct pp_notice *n);
 /* Counts the answer that a request to `host` got: a code of photopool/code.h, 0 for a photo, and
  * its duration. */
 void pp_hosts_answered(struct pp_hosts *h, const char *host, uint16_t code, int64_t ms);
+/* Counts an answer of `host` that was a redirect to another host. */
+void pp_hosts_redirected(struct pp_hosts *h, const char *host, int64_t ms);
 /* The host answered 429 or 503; retry_after_ms is the wait that it asked for, or -1. Makes all
  * workers wait (core/slow_down.h). */
 void pp_hosts_slow(struct pp_hosts *h, const char *host, int64_t retry_after_ms);
@@ -99,10 +101,11 @@ struct pp_host_gate pp_hosts_gate(struct pp_hosts *h, const char *host, int64_t 
 /* Returns true if a task with this gate is parked in the store. Other waits are so short that the
  * task just becomes due later. */
 bool pp_hosts_parks(const struct pp_hosts *h, const struct pp_host_gate *gate);
-/* Returns true if it is too early to believe a failure with `code`: this worker has heard from the
- * host almost only that photos are absent, so the breaker may open for that. The caller keeps the
- * failure for up to params.hosts_doubt_ms, and asks again meanwhile. */
-bool pp_hosts_doubts(const struct pp_hosts *h, const char *host, uint16_t code);
+/* Returns true if it is too early to believe a failure with `code`, which ended at ended_ms (loop
+ * time): the photo is absent, and no photo of the host was found by a later request yet, so the host
+ * may have begun to answer that to everything. The caller keeps the failure for up to
+ * params.hosts_doubt_ms, and asks again meanwhile. */
+bool pp_hosts_doubts(const struct pp_hosts *h, const char *host, uint16_t code, int64_t ended_ms);
 /* Returns true if a failure with `code` may be the host's outage, because its breaker is not
  * closed. Then the task is parked: *wait_until_ms, that of the task before, becomes when it stops
  * waiting. */
@@ -114,7 +117,8 @@ bool pp_hosts_excuse(struct pp_hosts *h, const char *host, uint16_t code, uint16
 /* Fills in the view of a host; false if this process does not know it. */
 bool pp_hosts_view(struct pp_hosts *h, const char *host, struct pp_host_shown *out);
 /* Calls `each` for every host that this process knows, in no order, until it returns false. */
-void pp_hosts_each(struct pp_hosts *h, bool (*each)(void *data, const struct pp_host_shown *shown), void *data);
+void pp_hosts_each(struct pp_hosts *h, bool (*each)(void *data, const struct pp_host_shown *shown),
+                   void *data);
 /* Carries out an operator's order for all processes. for_ms: how long an order to open or close
  * holds; 0: until another order. Returns false when out of memory. */
 bool pp_hosts_order(struct pp_hosts *h, const char *host, enum pp_breaker_action action, int64_t for_ms);

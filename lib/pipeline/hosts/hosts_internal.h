@@ -19,33 +19,28 @@
  * other errands are the leader's. A later errand replaces an earlier one. */
 enum host_errand { HOST_NO_ERRAND, HOST_PAUSE, HOST_PROBE, HOST_PARK, HOST_UNPARK };
 
-/* Answers of the last seconds that concern the suspicion that a host answers 404 to everything. */
-struct host_doubt {
-    int64_t since_ms; /* loop time at which `now` began; `before` is the span before it */
-    uint32_t absent[2], other[2];
-};
-
 struct host {
     UT_hash_handle hh;
-    struct pp_host_batch batch;  /* answers that no notice has told yet */
-    int64_t batch_ms;            /* loop time of the batch's first answer */
-    struct pp_host_stats stats;  /* the merged batches of all workers, if this process merges */
+    struct pp_host_batch batch; /* answers that no notice has told yet */
+    int64_t batch_ms;           /* loop time of the batch's first answer */
+    struct pp_host_stats stats; /* the merged batches of all workers, if this process merges */
     struct pp_breaker breaker;
     struct pp_slow_down slow;
-    struct host_doubt doubt;
-    struct pp_node use_node;   /* in hosts->by_use */
-    struct pp_node batch_node; /* in hosts->unsent while `batch` is not empty */
-    struct pp_node news_node;  /* in hosts->news: stats have changed since the leader looked */
-    struct pp_node open_node;  /* in hosts->open while the breaker is not closed, or is forced */
-    struct pp_node slow_node;  /* in hosts->slow while the host is slow */
+    /* Loop time at which the last request began that showed that the host has photos. */
+    int64_t proven_ms;
+    struct pp_node use_node;    /* in hosts->by_use */
+    struct pp_node batch_node;  /* in hosts->unsent while `batch` is not empty */
+    struct pp_node news_node;   /* in hosts->news: stats have changed since the leader looked */
+    struct pp_node open_node;   /* in hosts->open while the breaker is not closed, or is forced */
+    struct pp_node slow_node;   /* in hosts->slow while the host is slow */
     struct pp_node order_node;  /* in hosts->ordered while the order is repeated */
     struct pp_node errand_node; /* in hosts->errands while `errand` waits */
     enum host_errand errand;
-    bool away;               /* the errand in flight is of this host */
-    uint32_t probes;         /* PROBE: how many tasks to let out */
-    uint32_t let_out;        /* HALF_OPEN: number of probes let out in this state */
-    int64_t probed_ms;       /* loop time at which the last probe was let out */
-    int64_t probe_pause_ms;  /* after a PROBE that found nothing: the next one waits so long */
+    bool away;              /* the errand in flight is of this host */
+    uint32_t probes;        /* PROBE: how many tasks to let out */
+    uint32_t let_out;       /* HALF_OPEN: number of probes let out in this state */
+    int64_t probed_ms;      /* loop time at which the last probe was let out */
+    int64_t probe_pause_ms; /* after a PROBE that found nothing: the next one waits so long */
     /* An operator has given an order here, and this process repeats it until the leader has obeyed,
      * or until this loop time. */
     int64_t order_until_ms;
@@ -56,7 +51,7 @@ struct host {
 
 struct pp_hosts {
     struct pp_hosts_options o;
-    struct host *table; /* a hash table (uthash) by name */
+    struct host *table;    /* a hash table (uthash) by name */
     struct pp_list by_use; /* all hosts, the one used least lately first */
     struct pp_list unsent, news, open, slow, errands, ordered;
     struct pp_timer *timer;

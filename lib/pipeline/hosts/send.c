@@ -5,17 +5,7 @@
 #include "pipeline/hosts/hosts_internal.h"
 
 /* The numbers of a decision (BREAKER with b = ""). */
-enum {
-    V_STATE,
-    V_REASON,
-    V_FORCED,
-    V_SINCE,
-    V_OPENED,
-    V_INTERVAL,
-    V_PROBE,
-    V_FORCED_UNTIL,
-    V_BELIEVED
-};
+enum { V_STATE, V_REASON, V_FORCED, V_SINCE, V_OPENED, V_INTERVAL, V_PROBE, V_FORCED_UNTIL, V_BELIEVED };
 /* The numbers of an order (BREAKER with b = ORDER), and of SLOW. */
 enum { V_ACTION, V_FOR };
 enum { V_STEP, V_UNTIL };
@@ -92,12 +82,11 @@ void host_send_order(const struct pp_hosts *h, const struct host *host)
 
 void host_send_slow(const struct pp_hosts *h, const struct host *host)
 {
-    const struct pp_notice n = {
-        .kind = PP_NOTICE_SLOW,
-        .a = host->name,
-        .b = "",
-        .v = {[V_STEP] = (double)host->slow.step_ms,
-              [V_UNTIL] = wait_of(host->slow.until_ms, pp_loop_wall(h->o.loop))}};
+    const struct pp_notice n = {.kind = PP_NOTICE_SLOW,
+                                .a = host->name,
+                                .b = "",
+                                .v = {[V_STEP] = (double)host->slow.step_ms,
+                                      [V_UNTIL] = wait_of(host->slow.until_ms, pp_loop_wall(h->o.loop))}};
     send_notice(h, &n);
 }
 

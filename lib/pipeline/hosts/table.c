@@ -6,7 +6,7 @@
 #include "pipeline/hosts/hosts_internal.h"
 
 /* A full table looks at this many hosts, one after the other, for one that it may drop. */
-#define DROP_LOOKS 64
+#define DROP_LOOKS          64
 #define HOST_NAME_MAX_BYTES 255
 
 struct host *host_find(const struct pp_hosts *h, const char *name)
@@ -38,8 +38,8 @@ void host_forget(struct pp_hosts *h, struct host *host)
 
 static bool is_needed(const struct host *host)
 {
-    return host->batch_node.next || host->open_node.next || host->slow_node.next ||
-           host->order_node.next || host->errand_node.next || host->away;
+    return host->batch_node.next || host->open_node.next || host->slow_node.next || host->order_node.next ||
+           host->errand_node.next || host->away;
 }
 
 static void touch(struct pp_hosts *h, struct host *host)

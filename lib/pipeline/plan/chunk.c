@@ -7,6 +7,7 @@
 #include "core/target.h"
 #include "format/ids.h"
 #include "photopool/code.h"
+#include "pipeline/hosts/hosts.h"
 #include "pipeline/plan/plan_internal.h"
 
 #define CHUNK_PHOTOS 512
@@ -135,6 +136,11 @@ static void decide(struct plan_job *job, struct pp_plan_photo *photo, const stru
     }
     pp_routes_place(o->routes, job->entry->client, photo->domain, pp_loop_wall(o->loop), &photo->tier,
                     &photo->due_ms);
+    struct pp_host_gate gate = pp_hosts_gate(o->hosts, photo->domain, 0);
+    if (pp_hosts_parks(o->hosts, &gate)) {
+        photo->park_ms = gate.until_ms;
+        photo->wait_until_ms = gate.wait_until_ms;
+    }
 }
 
 void plan_chunk_decide(struct plan_job *job)

@@ -34,6 +34,7 @@ struct pp_planner_options {
     struct pp_ingest_queue *ingest;
     struct pp_coordinator *coordinator;
     struct pp_routes *routes;
+    struct pp_hosts *hosts; /* says whether a new task must wait for its host */
     struct pp_progress *progress;
     void *data; /* private data of the caller, passed to the callbacks */
     void (*on_items_finished)(void *data);

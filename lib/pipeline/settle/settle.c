@@ -15,14 +15,17 @@
  * waits for all of that delay. */
 #define COMPANY      4
 #define TRY_AGAIN_MS 1000
+/* A task whose redirect leads to a host that is open or slow is tried again after this time. */
+#define HOP_WAIT_MS 60000
 /* A task that was handed back is due again after this time. If a resource of this process fails,
  * the time is short, because this worker claims nothing before the resource works (common/gate.h),
  * and another worker may fetch the photo meanwhile. */
 #define OUR_FAULT_MS   5000
 #define LOCAL_FAULT_MS 1000
-/* If a host answered 429 or 503 without Retry-After, all workers send no requests to it for this
- * time. */
-#define SLOW_HOST_MS 1000
+/* The outcomes that wait for a host to be believed are at most these, and are looked at again after
+ * this time. */
+#define DOUBTFUL_MAX  2048
+#define DOUBT_LOOK_MS 250
 
 /* A call to the store. At most one call is in flight. */
 struct settle_call {
@@ -40,9 +43,13 @@ struct pp_settler {
     size_t most;
     bool failing; /* True: the last call failed, so only the timer starts the next call. */
     bool draining, giving_up;
+    /* Links the transfers whose outcome is too early to believe, by settle_node. */
+    struct pp_list doubtful;
+    struct pp_timer *doubt_timer;
 };
 
 static void write_waiting(void *settler);
+static void look_at_doubtful(void *settler);
 
 /* Returns the batching delay of the next call: 0 if enough outcomes for a full call wait, gather_ms
  * if few further outcomes are expected, gather_max_ms otherwise. */
@@ -67,8 +74,12 @@ struct pp_settler *pp_settler_open(const struct pp_settler_options *options)
     settler->o = *options;
     settler->most = CALL_MAX;
     pp_list_init(&settler->waiting);
+    pp_list_init(&settler->doubtful);
     settler->timer = pp_timer_open(options->loop, write_waiting, settler);
-    if (!settler->timer) {
+    settler->doubt_timer = pp_timer_open(options->loop, look_at_doubtful, settler);
+    if (!settler->timer || !settler->doubt_timer) {
+        pp_timer_close(settler->timer);
+        pp_timer_close(settler->doubt_timer);
         free(settler);
         return NULL;
     }
@@ -79,14 +90,16 @@ void pp_settler_close(struct pp_settler *settler)
 {
     if (!settler)
         return;
-    pp_assert(pp_list_empty(&settler->waiting) && settler->call.r.n == 0, "outcomes are not settled");
+    pp_assert(pp_list_empty(&settler->waiting) && pp_list_empty(&settler->doubtful) && settler->call.r.n == 0,
+              "outcomes are not settled");
     pp_timer_close(settler->timer);
+    pp_timer_close(settler->doubt_timer);
     free(settler);
 }
 
-static struct pp_transfer *pop_waiting(struct pp_settler *settler)
+static struct pp_transfer *pop(struct pp_list *list)
 {
-    struct pp_node *node = pp_list_pop(&settler->waiting);
+    struct pp_node *node = pp_list_pop(list);
     return node ? pp_container_of(node, struct pp_transfer, settle_node) : NULL;
 }
 
@@ -99,7 +112,22 @@ static bool host_answered(uint16_t code)
     return code == 0 || code >= 400 || code == PP_CODE_NOT_IMAGE || code == PP_CODE_IMAGE_CORRUPT;
 }
 
-/* Learns from the transfer about its tier (duration, timeout) and its host (429 or 503). */
+/* Returns the host that gave the outcome: the task's, or that of the last redirect's target. */
+static const char *host_of(const struct pp_transfer *t)
+{
+    return t->hop_host[0] ? t->hop_host : t->task->domain;
+}
+
+static void learn_host(struct pp_settler *settler, const struct pp_transfer *t)
+{
+    pp_hosts_answered(settler->o.hosts, host_of(t), t->outcome.code, t->outcome.ms);
+    if (t->hop_host[0]) /* the task's own host answered, with a redirect */
+        pp_hosts_redirected(settler->o.hosts, t->task->domain, t->outcome.ms);
+    if (t->slowed)
+        pp_hosts_slow(settler->o.hosts, host_of(t), t->retry_after_ms);
+}
+
+/* Learns from the transfer about its tier (duration, timeout) and its host. */
 static void learn(struct pp_settler *settler, const struct pp_transfer *t)
 {
     const struct pp_task *task = t->task;
@@ -118,17 +146,34 @@ static void learn(struct pp_settler *settler, const struct pp_transfer *t)
                                                   .first = task->attempts == 1,
                                                   .timed_out = pp_code_timed_out(o->code),
                                                   .ms = o->ms});
-    if (t->slow_host[0]) {
-        int64_t wall = pp_loop_wall(settler->o.loop);
-        int64_t ms = t->retry_after_ms >= 0 ? t->retry_after_ms : SLOW_HOST_MS;
-        settler->o.coordinator->ops->slow_host(settler->o.coordinator, t->slow_host, wall + ms, wall);
-    }
+    learn_host(settler, t);
+}
+
+/* Parks the task, because its host is open or slow. The host of a redirect's target has no parked
+ * tasks, so a task that waits for one just becomes due later. */
+static void decide_wait(const struct pp_settler *settler, const struct pp_transfer *t,
+                        struct pp_settlement *s)
+{
+    const struct pp_host_gate *gate = &t->gate;
+
+    s->wait_until_ms = gate->wait_until_ms;
+    if (t->hop_host[0])
+        s->due_ms = gate->until_ms < s->due_ms + HOP_WAIT_MS ? gate->until_ms : s->due_ms + HOP_WAIT_MS;
+    else if (pp_hosts_parks(settler->o.hosts, gate))
+        s->park_ms = gate->until_ms;
+    else
+        s->due_ms = gate->until_ms;
 }
 
 static void decide_release(const struct pp_settler *settler, const struct pp_transfer *t,
                            struct pp_settlement *s)
 {
     s->kind = PP_SETTLE_RELEASE;
+    s->wait_until_ms = t->task->wait_until_ms;
+    if (t->handed_back == PP_BACK_HOST || t->handed_back == PP_BACK_SLOW_HOST) {
+        decide_wait(settler, t, s);
+        return;
+    }
     if (t->retry_after_ms > 0)
         s->due_ms += t->retry_after_ms;
     else if (!settler->draining)
@@ -163,6 +208,15 @@ static void decide_failure(struct pp_settler *settler, const struct pp_transfer 
         pp_retry_decide(t->outcome.code, t->task->attempts, t->task->tier, (uint8_t)params->n_tiers,
                         t->retry_after_ms, &params->retry, pp_rng_next(settler->o.rng));
 
+    s->last_code = t->outcome.code;
+    s->wait_until_ms = t->task->wait_until_ms;
+    if (pp_hosts_excuse(settler->o.hosts, host_of(t), t->outcome.code, t->task->last_code,
+                        &s->wait_until_ms)) {
+        s->kind = PP_SETTLE_RETRY;
+        s->park_ms = s->wait_until_ms;
+        return;
+    }
+    s->wait_until_ms = 0;
     if (d.what == PP_RETRY_FINAL) {
         s->kind = PP_SETTLE_FINAL;
         s->outcome.kind = PP_OUTCOME_FAILED;
@@ -175,6 +229,24 @@ static void decide_failure(struct pp_settler *settler, const struct pp_transfer 
     s->due_ms += d.delay_ms;
 }
 
+/* Ends a task that has waited for its host for as long as it may. What the host's outage answered
+ * counts now (hosts.believe has passed). */
+static void decide_given_up(const struct pp_transfer *t, struct pp_settlement *s)
+{
+    uint16_t last = t->task->last_code;
+    bool absent = pp_host_classify(last) == PP_HOST_ABSENT;
+
+    s->kind = PP_SETTLE_FINAL;
+    s->outcome = (struct pp_outcome){.kind = PP_OUTCOME_FAILED,
+                                     .code = absent ? last : PP_CODE_HOST_DOWN,
+                                     .attempts = t->task->attempts -
+                                                 (t->hop_host[0] == 0), /* a transfer only if it began */
+                                     .detail = pp_code_info(PP_CODE_HOST_DOWN)->sentence};
+    if (absent)
+        s->outcome.detail = "the host answered so for nearly all photos, for longer than hosts.believe";
+    s->ladder = absent && pp_ladder_counts(last);
+}
+
 /* Turns the ended transfer into a settlement: final, retry or release. Adds to the outcome what
  * fetch has not filled in. */
 static void decide(struct pp_settler *settler, const struct pp_transfer *t, struct pp_settlement *s)
@@ -184,7 +256,9 @@ static void decide(struct pp_settler *settler, const struct pp_transfer *t, stru
     *s =
         (struct pp_settlement){.task = t->task, .tier = t->task->tier, .due_ms = wall, .outcome = t->outcome};
     s->outcome.attempts = t->task->attempts;
-    if (t->handed_back != PP_BACK_NOT)
+    if (t->handed_back == PP_BACK_HOST && t->gate.verdict == PP_HOST_GIVE_UP)
+        decide_given_up(t, s);
+    else if (t->handed_back != PP_BACK_NOT)
         decide_release(settler, t, s);
     else if (t->outcome.code == 0)
         decide_photo(t, pp_loop_date(settler->o.loop), s);
@@ -215,7 +289,9 @@ static void announce(struct pp_settler *settler, const struct settle_call *call)
         /* A task with a stale settlement is announced, too, because an earlier call that seemed to
          * fail may have written the settlement. */
         rows[n++] = (struct pp_backlog_row){
-            .client = s->task->client, .queue = pp_queue_of(s->tier, s->task->losses), .due_ms = s->due_ms};
+            .client = s->task->client,
+            .queue = pp_queue_of(s->tier, s->task->losses),
+            .due_ms = pp_task_times_of(s->due_ms, s->park_ms, s->wait_until_ms).due_ms};
     }
     if (n > 0)
         pp_claimer_requeue(settler->o.claimer, rows, n);
@@ -243,7 +319,7 @@ static void on_call_failed(struct pp_settler *settler, struct settle_call *call,
     if (!settler->giving_up)
         pp_timer_start(settler->timer, TRY_AGAIN_MS, 0);
     else
-        while ((t = pop_waiting(settler)))
+        while ((t = pop(&settler->waiting)))
             pp_claimer_settled(settler->o.claimer, t);
 }
 
@@ -304,7 +380,7 @@ static void write_waiting(void *data)
         return;
     }
     for (size_t i = 0; i < n; i++) {
-        call->transfers[i] = pop_waiting(settler);
+        call->transfers[i] = pop(&settler->waiting);
         decide(settler, call->transfers[i], &settlements[i]);
     }
     call->r =
@@ -321,18 +397,61 @@ static void write_waiting(void *data)
     }
 }
 
-void pp_settler_finished(struct pp_settler *settler, struct pp_transfer *t)
+static void write_soon(struct pp_settler *settler, struct pp_transfer *t)
 {
-    pp_assert(!t->settle_node.next, "a transfer finishes twice");
-    learn(settler, t);
     pp_list_push(&settler->waiting, &t->settle_node);
     if (settler->call.r.n == 0 && (!settler->failing || settler->giving_up))
         pp_timer_sooner(settler->timer, gather_ms(settler));
 }
 
+/* --- outcomes that are too early to believe: see pp_hosts_doubts() --- */
+
+static bool is_doubtful(const struct pp_settler *settler, const struct pp_transfer *t)
+{
+    return t->handed_back == PP_BACK_NOT && t->outcome.code != 0 && settler->o.params->hosts_doubt_ms > 0 &&
+           pp_hosts_doubts(settler->o.hosts, host_of(t), t->outcome.code, t->ended_ms);
+}
+
+/* Writes the doubtful outcomes that are believed now, or have waited for long enough; all of them if
+ * the process drains: then their tasks go back to the store as if they had not been fetched. */
+static void look_at_doubtful(void *data)
+{
+    struct pp_settler *settler = data;
+    int64_t old = pp_loop_now(settler->o.loop) - settler->o.params->hosts_doubt_ms;
+    struct pp_list doubtful;
+    struct pp_transfer *t;
+
+    pp_list_init(&doubtful);
+    pp_list_splice(&doubtful, &settler->doubtful);
+    while ((t = pop(&doubtful))) {
+        if (settler->draining)
+            t->handed_back = PP_BACK_STOPPING;
+        if (!is_doubtful(settler, t) || t->ended_ms <= old)
+            write_soon(settler, t);
+        else
+            pp_list_push(&settler->doubtful, &t->settle_node);
+    }
+    if (!pp_list_empty(&settler->doubtful))
+        pp_timer_sooner(settler->doubt_timer, DOUBT_LOOK_MS);
+}
+
+void pp_settler_finished(struct pp_settler *settler, struct pp_transfer *t)
+{
+    pp_assert(!t->settle_node.next, "a transfer finishes twice");
+    t->ended_ms = pp_loop_now(settler->o.loop);
+    learn(settler, t);
+    if (settler->draining || settler->doubtful.n >= DOUBTFUL_MAX || !is_doubtful(settler, t)) {
+        write_soon(settler, t);
+        return;
+    }
+    pp_list_push(&settler->doubtful, &t->settle_node);
+    pp_timer_sooner(settler->doubt_timer, DOUBT_LOOK_MS);
+}
+
 void pp_settler_drain(struct pp_settler *settler)
 {
     settler->draining = true;
+    look_at_doubtful(settler);
 }
 
 void pp_settler_give_up(struct pp_settler *settler)

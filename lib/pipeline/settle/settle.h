@@ -32,6 +32,7 @@ struct pp_settler_options {
     struct pp_coordinator *coordinator;
     struct pp_routes *routes;
     struct pp_progress *progress;
+    struct pp_hosts *hosts;     /* Learns from answers, and excuses failures of hosts that are down. */
     struct pp_gate *gate;       /* Hears of transfers that were handed back; may be NULL. */
     struct pp_claimer *claimer; /* The claimer owns the transfers, and claims tasks to be retried. */
     void *data;                 /* Passed to the callbacks. */
