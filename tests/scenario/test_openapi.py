@@ -800,7 +800,7 @@ def test(case):
     gaps(case, r)
     due = {(id_, status) for id_, (_, _, op) in r.api.ops.items() for status in op["responses"] if status not in UNSEEN}
     same(sorted(due - r.api.seen), [], "answers of the document that never came")
-    same({(c, m) for c, m in r.messages.seen if c != "webhook"}, {("resultsOfClient", "resultEvent"), ("batch", "batchEvent"), ("ops", "limitEvent"), ("results", "gapEvent"), ("results", "gapFrame")}, "messages of streams")
+    same({(c, m) for c, m in r.messages.seen if c != "webhook"}, {("resultsOfClient", "resultEvent"), ("batch", "batchEvent"), ("ops", "limitEvent"), ("ops", "hostEvent"), ("results", "gapEvent"), ("results", "gapFrame")}, "messages of streams")
     same({m for c, m in r.messages.seen if c == "webhook"}, {"webhookResult", "webhookTest"}, "messages of the webhook")
 
 

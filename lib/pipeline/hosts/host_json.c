@@ -26,12 +26,14 @@ static void put_breaker(struct pp_buf *b, const struct pp_host_shown *shown, con
 static void put_stats(struct pp_buf *b, const struct pp_host_view *stats)
 {
     const struct pp_host_usual *usual = &stats->usual;
-    bool recent = stats->requests > 0, known = usual->known && usual->answers > 0;
+    /* A breaker that changes begins a new window of answers, which is empty at first. */
+    bool recent = stats->ms > 0 || stats->error_share > 0;
+    bool known = usual->known && usual->answers > 0;
 
     PP_JSON_MEMBERS(b, PP_UINT("requests", stats->requests),
                     PP_NUM_IF("error_share", recent, stats->error_share),
                     PP_NUM_IF("usual_error_share", known, (double)usual->failed));
-    PP_JSON_OBJECT(b, "latency_ms", PP_NUM_IF("median", stats->ms > 0, stats->ms),
+    PP_JSON_OBJECT(b, "latency_ms", PP_NUM_IF("median", recent, stats->ms),
                    PP_NUM_IF("usual", known, (double)usual->ms),
                    PP_NUM_IF("deviation", known, (double)usual->ms_deviation));
 }
