@@ -153,8 +153,8 @@ static bool failed_again(const struct pp_breaker *b, const struct pp_host_stats 
     double bad = bad_of(b, s), n = s->fresh.answers, usual = usually_bad(b, u);
     if (bad == 0)
         return false;
-    if (bad == n)
-        return bad >= (u->known && usual >= PP_BREAKER_OFTEN ? 2 : 1);
+    if (bad == n) /* chance explains that, unless it is rare */
+        return !u->known || bad >= PP_BREAKER_PROBES_MAX || pow(usual, bad) <= PP_BREAKER_CHANCE;
     return bad / n >= limit_of(u->known, usual, u->failed_deviation, n);
 }
 

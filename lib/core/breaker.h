@@ -25,11 +25,11 @@
  * fast a total outage of a host can be told from chance: with a usual share of 50 % after about 28
  * failures in a row, of 60 % after 38, of 80 % after 87.
  *
- * Half-open: good outcomes are those that are not bad for the breaker's reason. The first outcome
- * decides: if it is bad, the breaker opens again, with twice the interval. If at least
- * PP_BREAKER_OFTEN of the outcomes are usually bad, one more request decides. After a good outcome,
- * the breaker opens again if the share of bad outcomes is one that opens a closed breaker, apart
- * from significance.
+ * Half-open: good outcomes are those that are not bad for the breaker's reason. If the first one is
+ * bad, the breaker opens again, with twice the interval. A host that usually has bad outcomes may
+ * have had this one by chance: while that chance is more than PP_BREAKER_CHANCE, one more request
+ * decides, up to PP_BREAKER_PROBES_MAX requests. After a good outcome, the breaker opens again if
+ * the share of bad outcomes is one that opens a closed breaker, apart from significance.
  *
  * Pure: all times are wall time, in ms. The owner calls pp_breaker_step() after each batch of
  * outcomes and when pp_breaker_next_ms() has come. */
@@ -56,6 +56,7 @@ enum {
     PP_BREAKER_PROBE_MS = 5 * 60 * 1000,
     PP_BREAKER_PROBE_MAX_MS = 2 * 60 * 60 * 1000,
     PP_BREAKER_SUCCESSES = 8,
+    PP_BREAKER_PROBES_MAX = 3,  /* requests of a half-open breaker without a good outcome */
     PP_BREAKER_RUN = 5,         /* connection failures in a row */
     PP_BREAKER_FIRST_HOUR = 20, /* least answers, with less than an hour of history */
     PP_BREAKER_PHOTOS = 30      /* least photos for ABSENT */
@@ -66,7 +67,7 @@ enum {
 #define PP_BREAKER_ABSENT_NOW   0.95
 #define PP_BREAKER_ABSENT_USUAL 0.5
 #define PP_BREAKER_G            18.0
-#define PP_BREAKER_OFTEN        0.2
+#define PP_BREAKER_CHANCE       0.05
 
 /* A breaker. All zero: closed. */
 struct pp_breaker {

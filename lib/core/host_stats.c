@@ -217,7 +217,7 @@ static void count_part(struct pp_host_counts *w, const struct pp_host_moment *m,
 
 static bool in_minute(const struct pp_host_moment *m, int64_t now_ms)
 {
-    return ((int64_t)m->at_s + PP_HOST_STEP_S) * 1000 > now_ms - PP_HOST_WINDOW_MS;
+    return (int64_t)m->at_s * 1000 >= now_ms - PP_HOST_WINDOW_MS;
 }
 
 /* Counts the last minute, and before it as many moments as give `least` answers, or decided

@@ -130,6 +130,42 @@ static void some_work(struct store_kit *k)
     KIT_OK(k, retier, &retier);
 }
 
+/* Parks tasks of a host, and unparks them. */
+static void some_parks(struct store_kit *k)
+{
+    const char *const clients[] = {"c1", "c2", "c3"};
+    struct pp_park_row rows[4];
+    for (size_t i = 0; i < 4; i++)
+        rows[i] = (struct pp_park_row){clients[i % 3], i ? "x" : "d", k->now + 1000, k->now + 2000, i == 3};
+    struct pp_store_park park = {.rows = rows, .n = 3, .now_ms = k->now};
+    KIT_OK(k, park, &park);
+    assert_true(park.tasks > 0);
+    rows[0] = rows[3];
+    rows[0].due_ms += 5000;
+    park.n = 1;
+    KIT_OK(k, park, &park);
+    struct pp_store_retier retier = {
+        .client = "c2", .domain = "x", .tier = 1, .due_ms = k->now, .now_ms = k->now};
+    KIT_OK(k, retier, &retier);
+    struct pp_store_host_clients hosts = {.domain = "x", .limit = 2};
+    KIT_OK(k, host_clients, &hosts);
+    assert_int_equal(hosts.n, 2);
+    for (size_t i = 0; i < 2; i++) {
+        struct pp_store_unpark unpark = {
+            .domain = i ? "x" : "d", .clients = clients, .n = 3, .now_ms = k->now};
+        KIT_OK(k, unpark, &unpark);
+        assert_true(unpark.tasks > 0);
+    }
+}
+
+static void some_forgetting(struct store_kit *k)
+{
+    for (int i = 0; i < 4; i++) {
+        struct pp_store_forget_failures r = {.client = i & 1 ? NULL : "c1", .domain = i & 2 ? NULL : "x"};
+        KIT_OK(k, forget_failures, &r);
+    }
+}
+
 static void some_reads(struct store_kit *k)
 {
     size_t n;
@@ -270,9 +306,11 @@ static void scenario(struct store_kit *k)
 {
     some_plans(k);
     some_work(k);
+    some_parks(k);
     some_reads(k);
     some_outbox(k);
     some_settings(k);
+    some_forgetting(k);
     some_ends(k);
 }
 

@@ -38,6 +38,8 @@ static const struct pp_mg_field task_fields[] = {
     FIELD("tier", task.tier),
     FIELD("at", task.attempts),
     FIELD("l", task.losses),
+    FIELD("lc", task.last_code),
+    FIELD("wu", task.wait_until_ms),
     {NULL},
 };
 static const struct pp_mg_field fields[] = {
@@ -59,6 +61,7 @@ static void read_candidate(struct pp_mg_thread *t, const bson_t *doc, struct pp_
     pp_mg_fail(t, pp_mg_read(doc, fields, a, c));
     c->task.epoch++;
     c->task.attempts++;
+    c->task.wait_until_ms = pp_mg_our_ms_or_0(t, c->task.wait_until_ms);
     if (!c->conditional)
         c->task.etag = c->task.last_modified = NULL;
 }

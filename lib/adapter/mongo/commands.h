@@ -78,16 +78,27 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
 #define MG_NEW_TASK                                                                                      \
     "'t': {'s': 1, 'q': '?tier:d', 'h': '?hash:i', 'due': '?due:f', 'g': '?second:i', 'u': '?url:B',"    \
     " 'd': '?domain:s?', 'al': '?always:y', 'cd': '?conditional:y', 'tier': '?tier:d', 'at': 0, 'l': 0," \
-    " 'cr': '?now:i'}"
+    " 'cr': '?now:i', 'pk': '?own:I', 'wu': '?wait:I'}"
 /* MG_HELD and MG_LAPSED match a claimed task; MG_BACK turns it into a waiting one. */
 #define MG_HELD   "'_id': '?key:k', 'c': '?client:s', 't.s': 2, 't.w': '?worker:s', 't.n': '?handle:i'"
 #define MG_LAPSED "{'_id': '?key:k', 'c': '?client:s', 't.s': 2, 't.n': '?claim:i', 't.lu': '?lease:i'}"
 #define MG_BACK                                                                                          \
     "{'$set': {'t.s': 1, 't.q': '?queue:d', 't.tier': '?tier:d', 't.due': '?due:i', 't.g': '?second:i'," \
-    " 't.l': '?losses:d', 't.n': '?nonce:i'}, '$inc': {'t.at': '?attempts:I'},"                          \
-    " '$unset': {'t.w': 1, 't.lu': 1}}"
+    " 't.l': '?losses:d', 't.n': '?nonce:i', 't.pk': '?own:I', 't.wu': '?wait:I', 't.lc': '?code:I'},"   \
+    " '$inc': {'t.at': '?attempts:I'},"                                                                  \
+    " '$unset': {'t.w': 1, 't.lu': 1, 't.pk': '?no_own:y', 't.wu': '?no_wait:y'}}"
 #define MG_SETTLED "'t.s': 3, 't.n': '?nonce:i', 't.lu': '?until:i', 't.x': '?outcome:X'"
 #define MG_UNTRIED "'c': '?client:s', 't.s': 1, 't.q': {'$lt': 8}, 't.d': '?domain:s', 't.at': 0"
+/* The waiting tasks of a client on a host. */
+#define MG_ON_HOST "'t.d': '?domain:s', 'c': '?client:s', 't.s': 1"
+/* Stages of an update that parks tasks until ?until, by pp_task_park(); `wait` is the new t.wu. The
+ * fraction of a due time keeps the order of planning. */
+#define MG_PARK(wait)                                                                    \
+    "[{'$set': {'t.pk': {'$ifNull': ['$t.pk', '$t.due']}, 't.wu': " wait "}},"           \
+    " {'$set': {'t.due': {'$max': ['$t.due', {'$add': [{'$min': ['?until:i', '$t.wu']}," \
+    " {'$mod': ['$t.pk', 1]}]}]}}}, " MG_SECOND_BACK "]"
+/* Sets t.g as pp_mg_second_back() does. */
+#define MG_SECOND_BACK "{'$set': {'t.g': {'$toLong': {'$ceil': {'$divide': ['$t.due', 1024]}}}}}"
 /* Matches the tasks that a want may take: in its own hash range or, without from and to, in all. */
 #define MG_WANT        "'c': '?client:s', 't.s': 1, 't.q': '?queue:d', 't.h': {'$gte': '?from:I', '$lte': '?to:I'}"
 #define MG_WANT_STAGES "{'$match': {" MG_WANT "}}, {'$sort': {'t.g': 1}}, {'$limit': '?limit:i'}"
@@ -134,7 +145,9 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
     X(DELIVERIES, 3, "finished", "{'s': 1, 'st': 1, 'f': 1}", NULL)                                     \
     X(REJECTED, 4, "_id_", "{'_id': 1}", NULL)                                                          \
     X(BATCHES, 4, "open", "{'f': 1, '_id': -1}", NULL)                                                  \
-    X(BATCHES, 4, "cancelled", "{'_id': -1, 'ca': 1}", "{'ca': " MG_YES "}")
+    X(BATCHES, 4, "cancelled", "{'_id': -1, 'ca': 1}", "{'ca': " MG_YES "}")                            \
+    X(PHOTOS, 5, "host", "{'t.d': 1, 'c': 1}", "{'t.d': " MG_YES "}")                                   \
+    X(PHOTOS, 5, "failed", "{'c': 1, 'fh': 1}", "{'fc': " MG_YES "}")
 
 /* --- commands --- */
 
@@ -164,9 +177,37 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
       "{'$set': {'t.lv': '?nonce:o'}}")                                                                      \
     X(TASK_DELETE, UPDATE_MANY, PHOTOS, "_id_", "{" MG_THESE_PHOTOS ", 't.s': 1, 't.lv': '?nonce:o'}",       \
       "{'$unset': {'t': true}}")                                                                             \
-    X(RETIER_FIND, FIND, PHOTOS, "claim", "{" MG_UNTRIED "}", "", "'projection': {'t.tier': 1, 't.due': 1}") \
-    X(RETIER, UPDATE_MANY, PHOTOS, "_id_", "{" MG_UNTRIED ", '_id': {'$in': '?keys:K'}}",                    \
+    X(RETIER_FIND, FIND, PHOTOS, "host", "{" MG_UNTRIED "}", "",                                             \
+      "'projection': {'t.tier': 1, 't.due': 1, 't.pk': 1}")                                                  \
+    X(RETIER, UPDATE_MANY, PHOTOS, "_id_", "{" MG_UNTRIED ", 't.pk': " MG_NO ", '_id': {'$in': '?keys:K'}}", \
       "{'$set': {'t.q': '?tier:d', 't.tier': '?tier:d', 't.due': '?due:i', 't.g': '?second:i'}}")            \
+    X(RETIER_PARKED, UPDATE_MANY, PHOTOS, "_id_",                                                            \
+      "{" MG_UNTRIED ", 't.pk': " MG_YES ", '_id': {'$in': '?keys:K'}}",                                     \
+      "{'$set': {'t.q': '?tier:d', 't.tier': '?tier:d', 't.pk': '?due:i'},"                                  \
+      " '$max': {'t.due': '?due:i', 't.g': '?second:i'}}")                                                   \
+    /* hosts that are open or slow */                                                                        \
+    X(PARK_FIND, FIND, PHOTOS, "host", "{" MG_ON_HOST ", 't.due': {'$lt': '?until:i'}}", "",                 \
+      "'projection': {'t.q': 1, 't.due': 1, 't.pk': 1, 't.wu': 1}")                                          \
+    X(PARK, UPDATE_MANY, PHOTOS, "_id_",                                                                     \
+      "{" MG_ON_HOST ", 't.due': {'$lt': '?until:i'}, '_id': {'$in': '?keys:K'}}",                           \
+      MG_PARK("{'$ifNull': ['$t.wu', '?wait:i']}"))                                                          \
+    X(PAUSE, UPDATE_MANY, PHOTOS, "_id_",                                                                    \
+      "{" MG_ON_HOST ", 't.due': {'$lt': '?until:i'}, '_id': {'$in': '?keys:K'}}", MG_PARK("'$t.wu'"))       \
+    X(UNPARK_FIND, FIND, PHOTOS, "host",                                                                     \
+      "{" MG_ON_HOST ", '$or': [{'t.pk': " MG_YES "}, {'t.wu': " MG_YES "}]}", "",                           \
+      "'projection': {'t.q': 1, 't.due': 1, 't.pk': 1, 't.wu': 1}")                                          \
+    X(UNPARK, UPDATE_MANY, PHOTOS, "_id_", "{" MG_ON_HOST ", '_id': {'$in': '?keys:K'}}",                    \
+      "[{'$set': {'t.due': {'$min': ['$t.due', {'$cond': ['$t.pk',"                                          \
+      " {'$max': ['$t.pk', {'$add': ['?now:i', {'$mod': ['$t.pk', 1]}]}]}, '$t.due']}]}}}, " MG_SECOND_BACK  \
+      ","                                                                                                    \
+      " {'$unset': ['t.pk', 't.wu']}]")                                                                      \
+    X(HOST_CLIENT, FIND, PHOTOS, "host", "{'t.d': '?domain:s', 'c': {'$gt': '?after:s'}, 't.s': 1}", "",     \
+      "'sort': {'c': 1}, 'limit': 1, 'projection': {'c': 1}")                                                \
+    X(FAILURES_FIND, FIND, PHOTOS, "failed", "{'c': '?client:s?', 'fh': '?host:s?', 'fc': " MG_YES "}", "",  \
+      "'limit': '?limit:i', 'projection': {'_id': 1}")                                                       \
+    X(FAILURES_FORGET, UPDATE_MANY, PHOTOS, "_id_",                                                          \
+      "{'_id': {'$in': '?keys:K'}, 'c': '?client:s?', 'fh': '?host:s?', 'fc': " MG_YES "}",                  \
+      "{'$unset': {'fc': 1, 'fs': 1, 'sk': 1, 'fl': 1, 'fd': 1, 'fh': 1}}")                                  \
     X(BACKLOG, AGGREGATE, PHOTOS, "claim",                                                                   \
       "[{'$match': {'t.s': 1}}, {'$group': {'_id': {'c': '$c', 'q': '$t.q'}, 'due': {'$min': '$t.due'}}}]",  \
       "", "'allowDiskUse': true")                                                                            \
@@ -197,10 +238,10 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
     X(SETTLE_BYTES, UPDATE, PHOTOS, "_id_", "{" MG_HELD "}",                                                 \
       "{'$set': {" MG_SETTLED                                                                                \
       ", 'o': '?object:O', 'fa': '?fetched:i', 'et': '?etag:s?', 'lm': '?modified:s?'},"                     \
-      " '$unset': {'et': '?no_etag:y', 'lm': '?no_modified:y', 'fc': 1, 'fs': 1, 'sk': 1, 'fl': 1,"          \
+      " '$unset': {'et': '?no_etag:y', 'lm': '?no_modified:y', 'fc': 1, 'fs': 1, 'sk': 1, 'fl': 1, 'fh': 1," \
       " 'fd': 1}}")                                                                                          \
     X(SETTLE_LADDER, UPDATE, PHOTOS, "_id_", "{" MG_HELD "}",                                                \
-      "{'$set': {" MG_SETTLED ", 'fc': '?code:i', 'fl': '?now:i', 'fd': '?detail:s?'},"                      \
+      "{'$set': {" MG_SETTLED ", 'fc': '?code:i', 'fl': '?now:i', 'fh': '?host:s', 'fd': '?detail:s?'},"     \
       " '$inc': {'fs': " MG_LONG(1) "}, '$unset': {'fd': '?no_detail:y', 'sk': 1}}")                         \
     X(SETTLE_FAILED, UPDATE, PHOTOS, "_id_", "{" MG_HELD "}", "{'$set': {" MG_SETTLED "}}")                  \
     X(SETTLE_BACK, UPDATE, PHOTOS, "_id_", "{" MG_HELD ", 't.lv': '?nobody_left:n'}", MG_BACK)               \
@@ -284,7 +325,7 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
     X(ITEM, FIND, ITEMS, "", "{'c': '?client:s', 'i': '?item:s'}", "",                                       \
       "'sort': {'r': -1}, 'limit': 1, " MG_MAJORITY)                                                         \
     X(ITEM_TASKS, FIND, PHOTOS, "", "{" MG_THESE_PHOTOS "}", "",                                             \
-      "'projection': {'t.s': 1, 't.tier': 1, 't.due': 1}")                                                   \
+      "'projection': {'t.s': 1, 't.tier': 1, 't.due': 1, 't.at': 1, 't.lc': 1, 't.wu': 1}")                  \
     X(OUTBOX, FIND, ITEMS, "outbox", "{'q': {'$gt': '?after:i', '$in': '?seqs:L?', '$lt': '?end:I'}}", "",   \
       "'sort': {'q': 1}, 'limit': '?limit:i', " MG_MAJORITY)                                                 \
     X(OUTBOX_COUNT, AGGREGATE, ITEMS, "outbox",                                                              \

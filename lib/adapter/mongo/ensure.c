@@ -105,9 +105,11 @@ static bool conditional(const struct need *need)
 static void opened(struct ensuring *e, const struct need *need)
 {
     pp_assert(need->photo->tier < PP_QUEUE_SUSPECT, "a new task has no queue");
-    int64_t *due = &e->p->due[need->photo->tier];
-    if (need->photo->due_ms < *due)
-        *due = need->photo->due_ms;
+    const struct pp_plan_photo *p = need->photo;
+    int64_t *due = &e->p->due[p->tier];
+    int64_t first = pp_task_times_of(p->due_ms, p->park_ms, p->wait_until_ms).due_ms;
+    if (first < *due)
+        *due = first;
     e->p->r->tasks_opened++;
 }
 
@@ -139,21 +141,24 @@ static void open_tasks(struct ensuring *e, bool insert)
     for (size_t i = 0; i < e->n_todo; i++) {
         const struct need *need = e->todo[i];
         const struct pp_plan_photo *p = need->photo;
-        int64_t due_ms = pp_mg_server_ms(e->t, p->due_ms);
-        int64_t hash = pp_mg_hash(&need->key), second = pp_mg_second(due_ms);
-        double due = pp_mg_due_in_order(due_ms, need->at);
+        const struct pp_task_times times = pp_mg_times_of(e->t, p->due_ms, p->park_ms, p->wait_until_ms);
+        const int64_t *own = times.own_ms ? &times.own_ms : NULL;
+        const int64_t *wait = times.wait_until_ms ? &times.wait_until_ms : NULL;
+        int64_t hash = pp_mg_hash(&need->key), second = pp_mg_second(times.due_ms);
+        double due = pp_mg_due_in_order(times.due_ms, need->at);
         size_t url_n = p->url_n;
         if (insert) {
-            pp_mg_bulk_add(&bulk, MQ_TASK_INSERT, "ksdifiBsyyi", &need->key, r->client, p->tier, hash, due,
-                           second, p->url, url_n, p->domain, need->always, conditional(need), r->date_ms);
+            pp_mg_bulk_add(&bulk, MQ_TASK_INSERT, "ksdifiBsyyiII", &need->key, r->client, p->tier, hash, due,
+                           second, p->url, url_n, p->domain, need->always, conditional(need), r->date_ms, own,
+                           wait);
             continue;
         }
         static const bool never = false;
         bool known = p->known.type != 0;
         const int64_t *fetched = !need->always && p->known_fetched_at ? &p->known_fetched_at : NULL;
-        pp_mg_bulk_add(&bulk, MQ_TASK_OPEN, "ksIedifiBsyyiOIss", &need->key, r->client, fetched,
+        pp_mg_bulk_add(&bulk, MQ_TASK_OPEN, "ksIedifiBsyyiIIOIss", &need->key, r->client, fetched,
                        need->always || fetched ? NULL : &never, p->tier, hash, due, second, p->url, url_n,
-                       p->domain, need->always, conditional(need), r->date_ms, &p->known,
+                       p->domain, need->always, conditional(need), r->date_ms, own, wait, &p->known,
                        known ? &p->known_fetched_at : NULL, known ? p->etag : NULL,
                        known ? p->last_modified : NULL);
     }

@@ -41,6 +41,8 @@ static const struct pp_mg_field task_fields[] = {
     PP_MG_FIELD("l", struct pp_store_photo, losses),
     PP_MG_FIELD("at", struct pp_store_photo, attempts),
     PP_MG_FIELD("due", struct pp_store_photo, due_ms),
+    PP_MG_FIELD("lc", struct pp_store_photo, last_code),
+    PP_MG_FIELD("wu", struct pp_store_photo, wait_until_ms),
     {NULL},
 };
 static const struct pp_mg_field task_field[] = {PP_MG_FIELD_WITHIN("t", task_fields), {NULL}};
@@ -50,8 +52,9 @@ void pp_mg_photo(struct pp_mg_thread *t, struct pp_store_photo *r)
     r->photo = (struct pp_photo){0};
     r->open = r->claimed = false;
     r->tier = r->losses = 0;
+    r->last_code = 0;
     r->attempts = 0;
-    r->due_ms = 0;
+    r->due_ms = r->wait_until_ms = 0;
     const bson_t *doc = pp_mg_first(t, MQ_PHOTO, "sk", r->client, &r->key);
     if (!doc)
         return;
@@ -61,8 +64,10 @@ void pp_mg_photo(struct pp_mg_thread *t, struct pp_store_photo *r)
     pp_mg_fail(t, pp_mg_read_photo(doc, r->req.arena, &r->photo));
     if (r->open)
         pp_mg_fail(t, pp_mg_read(doc, task_field, r->req.arena, r));
-    if (r->open)
-        r->due_ms = pp_mg_our_ms(t, r->due_ms);
+    if (!r->open)
+        return;
+    r->due_ms = pp_mg_our_ms(t, r->due_ms);
+    r->wait_until_ms = pp_mg_our_ms_or_0(t, r->wait_until_ms);
 }
 
 static const struct pp_mg_field object_field[] = {PP_MG_FIELD("o", struct pp_store_object, object), {NULL}};

@@ -61,7 +61,10 @@ static void read_tasks(struct pp_mg_thread *t, struct pp_item *item)
                 continue;
             p->claimed = pp_mg_doc_int(row, "t.s") == PP_MG_CLAIMED;
             p->tier = (uint8_t)pp_mg_doc_int(row, "t.tier");
+            p->attempts = (uint32_t)pp_mg_doc_int(row, "t.at");
+            p->last_code = (uint16_t)pp_mg_doc_int(row, "t.lc");
             p->due_ms = pp_mg_our_ms(t, pp_mg_doc_int(row, "t.due"));
+            p->wait_until_ms = pp_mg_our_ms_or_0(t, pp_mg_doc_int(row, "t.wu"));
         }
     }
 }

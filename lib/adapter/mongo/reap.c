@@ -81,9 +81,9 @@ static void add_loss(struct reaping *c, struct pp_mg_bulk *bulk, size_t i)
         pp_mg_bulk_add(bulk, MQ_REAP_QUARANTINE, "ksiiiiXd", &l->key, l->client, l->nonce, l->lease_ms, nonce,
                        c->server_ms + PP_MG_FINISH_MS, &o, l->losses);
     } else {
-        pp_mg_bulk_add(bulk, MQ_REAP_BACK, "ksiiddiidiI", &l->key, l->client, l->nonce, l->lease_ms,
+        pp_mg_bulk_add(bulk, MQ_REAP_BACK, "ksiiddiidiIIIIyy", &l->key, l->client, l->nonce, l->lease_ms,
                        pp_queue_of(l->tier, l->losses), l->tier, now, pp_mg_second_back(now), l->losses,
-                       nonce, NULL);
+                       nonce, NULL, NULL, NULL, NULL, 1, 1);
     }
 }
 

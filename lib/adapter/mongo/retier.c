@@ -7,37 +7,48 @@
 
 /* Moves the tasks. If the outcome is unknown, moves them a second time, which does not change tasks
  * that have moved. */
-static void move(struct pp_mg_thread *t, struct pp_store_retier *r, int64_t due_ms, const struct pp_key *keys,
-                 size_t n)
+static void move(struct pp_mg_thread *t, struct pp_store_retier *r, enum pp_mg_command command,
+                 int64_t due_ms, const struct pp_key *keys, size_t n)
 {
     for (int try = 0; n > 0 && try < 2; try++) {
         if (try > 0 && t->err != PP_EUNKNOWN)
             return;
         t->err = PP_OK;
-        struct pp_mg_done done = pp_mg_write(t, MQ_RETIER, "ssKdii", r->client, r->domain,
-                                             PP_MG_LIST(keys, n), r->tier, due_ms, pp_mg_second(due_ms));
+        struct pp_mg_done done = pp_mg_write(t, command, "ssKdii", r->client, r->domain, PP_MG_LIST(keys, n),
+                                             r->tier, due_ms, pp_mg_second(due_ms));
         r->n += t->err == PP_OK ? done.matched : 0;
     }
 }
 
+/* A slice of tasks to move, of those that are parked or of those that are not. */
+struct moving {
+    enum pp_mg_command command;
+    struct pp_key *keys;
+    size_t n;
+};
+
 void pp_mg_retier(struct pp_mg_thread *t, struct pp_store_retier *r)
 {
-    size_t n = 0;
+    struct moving slices[2] = {{.command = MQ_RETIER}, {.command = MQ_RETIER_PARKED}};
     int64_t due_ms = pp_mg_server_ms(t, r->due_ms);
     r->n = 0;
     pp_mg_require(t, r->tier < PP_QUEUE_SUSPECT, PP_EINVAL);
-    struct pp_key *keys = pp_mg_array(t, PP_MG_COMMAND_DOCS, sizeof *keys);
+    for (size_t i = 0; i < 2; i++)
+        slices[i].keys = pp_mg_array(t, PP_MG_COMMAND_DOCS, sizeof *slices[i].keys);
     pp_mg_query(t, MQ_RETIER_FIND, "ss", r->client, r->domain);
     for (const bson_t *row; (row = pp_mg_next(t));) {
-        if (pp_mg_doc_int(row, "t.tier") == r->tier && pp_mg_doc_int(row, "t.due") == due_ms)
+        bool parked = pp_mg_doc_int(row, "t.pk") != 0;
+        struct moving *m = &slices[parked];
+        if (pp_mg_doc_int(row, "t.tier") == r->tier &&
+            pp_mg_doc_int(row, parked ? "t.pk" : "t.due") == due_ms)
             continue;
-        pp_assert(n < PP_MG_COMMAND_DOCS, "a slice of tasks holds more than a command takes");
-        keys[n++] = pp_mg_id_key(t, row);
-        if (n < PP_MG_COMMAND_DOCS || t->err != PP_OK)
+        pp_assert(m->n < PP_MG_COMMAND_DOCS, "a slice of tasks holds more than a command takes");
+        m->keys[m->n++] = pp_mg_id_key(t, row);
+        if (m->n < PP_MG_COMMAND_DOCS || t->err != PP_OK)
             continue;
-        move(t, r, due_ms, keys, n);
-        n = 0;
+        move(t, r, m->command, due_ms, m->keys, m->n);
+        m->n = 0;
     }
-    if (t->err == PP_OK)
-        move(t, r, due_ms, keys, n);
+    for (size_t i = 0; i < 2 && t->err == PP_OK; i++)
+        move(t, r, slices[i].command, due_ms, slices[i].keys, slices[i].n);
 }

@@ -147,6 +147,16 @@ int64_t pp_mg_our_ms(const struct pp_mg_thread *t, int64_t server_ms)
     return server_ms == INT64_MAX ? server_ms : server_ms - atomic_load(&t->m->offset_ms);
 }
 
+int64_t pp_mg_server_ms_or_0(const struct pp_mg_thread *t, int64_t our_ms)
+{
+    return our_ms ? pp_mg_server_ms(t, our_ms) : 0;
+}
+
+int64_t pp_mg_our_ms_or_0(const struct pp_mg_thread *t, int64_t server_ms)
+{
+    return server_ms ? pp_mg_our_ms(t, server_ms) : 0;
+}
+
 int64_t pp_mg_before_ms(const struct pp_mg_thread *t, int64_t date_ms)
 {
     int64_t ahead = pp_clock_date_ms() - pp_mg_server_ms(t, pp_clock_wall_ms());

@@ -153,6 +153,9 @@ int64_t pp_mg_monotonic_ms(void);
 int64_t pp_mg_server_ms(const struct pp_mg_thread *t, int64_t our_ms);
 /* Converts a time in a document to ours. INT64_MAX, which is no time, stays. */
 int64_t pp_mg_our_ms(const struct pp_mg_thread *t, int64_t server_ms);
+/* The same for a time that may be 0, which stands for no time. */
+int64_t pp_mg_server_ms_or_0(const struct pp_mg_thread *t, int64_t our_ms);
+int64_t pp_mg_our_ms_or_0(const struct pp_mg_thread *t, int64_t server_ms);
 /* Returns the date before which documents may be deleted: `date_ms`, or earlier by as much as our
  * date is ahead of the server's clock. */
 int64_t pp_mg_before_ms(const struct pp_mg_thread *t, int64_t date_ms);

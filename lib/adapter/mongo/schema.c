@@ -55,7 +55,7 @@ void pp_mg_hello(struct pp_mg_thread *t)
 
 /* --- versions --- */
 
-enum { SCHEMA = 4 }; /* highest version in PP_MG_INDEXES */
+enum { SCHEMA = 5 }; /* highest version in PP_MG_INDEXES */
 
 static const struct index {
     enum pp_mg_coll coll;

@@ -49,8 +49,9 @@ static void add_final(struct settling *c, struct pp_mg_bulk *bulk, const struct 
                        nonce, until, o, &o->object, o->fetched_at, s->etag, s->last_modified, !s->etag,
                        !s->last_modified);
     else if (s->ladder)
-        pp_mg_bulk_add(bulk, MQ_SETTLE_LADDER, "kssiiiXiisy", &task->key, task->client, worker, handle, nonce,
-                       until, o, (int64_t)o->code, c->r->date_ms, o->detail, !o->detail);
+        pp_mg_bulk_add(bulk, MQ_SETTLE_LADDER, "kssiiiXiissy", &task->key, task->client, worker, handle,
+                       nonce, until, o, (int64_t)o->code, c->r->date_ms, task->domain ? task->domain : "",
+                       o->detail, !o->detail);
     else
         pp_mg_bulk_add(bulk, MQ_SETTLE_FAILED, "kssiiiX", &task->key, task->client, worker, handle, nonce,
                        until, o);
@@ -63,11 +64,14 @@ static void add_back(struct settling *c, struct pp_mg_bulk *bulk, const struct p
 {
     static const int64_t uncounted = -1;
     const struct pp_task *task = s->task;
-    int64_t due = pp_mg_server_ms(c->t, s->due_ms);
-    pp_mg_bulk_add(bulk, MQ_SETTLE_BACK, "kssinddiidiI", &task->key, task->client, c->r->worker,
+    const struct pp_task_times times = pp_mg_times_of(c->t, s->due_ms, s->park_ms, s->wait_until_ms);
+    const int64_t *own = times.own_ms ? &times.own_ms : NULL;
+    const int64_t *wait = times.wait_until_ms ? &times.wait_until_ms : NULL;
+    const int64_t code = s->last_code;
+    pp_mg_bulk_add(bulk, MQ_SETTLE_BACK, "kssinddiidiIIIIyy", &task->key, task->client, c->r->worker,
                    (int64_t)task->handle, (int)only_unless_left, pp_queue_of(s->tier, task->losses), s->tier,
-                   due, pp_mg_second_back(due), task->losses, nonce,
-                   s->kind == PP_SETTLE_RELEASE ? &uncounted : NULL);
+                   times.due_ms, pp_mg_second_back(times.due_ms), task->losses, nonce, own, wait,
+                   code ? &code : NULL, s->kind == PP_SETTLE_RELEASE ? &uncounted : NULL, !own, !wait);
 }
 
 /* Writes the settlements that are open. Returns true if every write succeeded. */

@@ -6,6 +6,7 @@
 #ifndef PP_ADAPTER_MONGO_STEPS_H
 #define PP_ADAPTER_MONGO_STEPS_H
 
+#include "photopool/task_rules.h"
 #include "run.h"
 
 #define X(name, type) void pp_mg_##name(struct pp_mg_thread *t, struct type *r);
@@ -155,6 +156,12 @@ void pp_mg_lost_add(struct pp_mg_thread *t, const char *worker, int64_t nonce, i
 /* Hands back tasks of remembered claims; costs little when there are none. */
 void pp_mg_lost_release(struct pp_mg_thread *t, int64_t now_ms);
 void pp_mg_lost_free(struct pp_mg *m);
+
+/* --- park.c --- */
+
+/* Returns the times of a task by the server's clock. The arguments are by ours. */
+struct pp_task_times pp_mg_times_of(const struct pp_mg_thread *t, int64_t own_ms, int64_t park_ms,
+                                    int64_t wait_until_ms);
 
 /* --- planning: plan.c has the steps --- */
 

@@ -8,7 +8,7 @@
 #include "store.h"
 
 /* A slice reads at most PARK_SCAN tasks, and changes at most PARK_CHANGES rows. */
-enum { PARK_SCAN = 20000, PARK_CHANGES = 4000 };
+enum { PARK_SCAN = 20000, PARK_CHANGES = 1000 };
 
 /* --- park, unpark --- */
 
