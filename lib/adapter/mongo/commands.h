@@ -146,7 +146,7 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
     X(REJECTED, 4, "_id_", "{'_id': 1}", NULL)                                                          \
     X(BATCHES, 4, "open", "{'f': 1, '_id': -1}", NULL)                                                  \
     X(BATCHES, 4, "cancelled", "{'_id': -1, 'ca': 1}", "{'ca': " MG_YES "}")                            \
-    X(PHOTOS, 5, "host", "{'t.d': 1, 'c': 1}", "{'t.d': " MG_YES "}")                                   \
+    X(PHOTOS, 5, "host", "{'t.d': 1, 'c': 1, 't.due': 1}", "{'t.d': " MG_YES "}")                       \
     X(PHOTOS, 5, "failed", "{'c': 1, 'fh': 1}", "{'fc': " MG_YES "}")
 
 /* --- commands --- */
