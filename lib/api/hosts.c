@@ -12,6 +12,8 @@
 
 /* GET /v1/hosts/{host} names at most this many clients. */
 #define CLIENTS_MAX 100
+/* It counts at most this many waiting photos, so that the store answers within a second. */
+#define WAITING_MAX 100000
 
 enum sort { BY_NAME, BY_ERRORS, BY_REQUESTS, BY_LATENCY };
 
@@ -250,7 +252,7 @@ static void on_clients_read(struct pp_call *call)
 {
     const struct pp_store_host_clients *w = &((struct pp_host_call *)call->state)->waiting;
 
-    send_host(call, &(struct pp_host_waiting){.clients = w->clients, .n = w->n});
+    send_host(call, &(struct pp_host_waiting){.tasks = w->tasks, .clients = w->clients, .n = w->n});
 }
 
 static void on_clients_unknown(struct pp_call *call, enum pp_err err)
@@ -269,7 +271,8 @@ void pp_host_call_send(struct pp_call *call)
         pp_call_not_found(call);
         return;
     }
-    s->waiting = (struct pp_store_host_clients){.domain = s->name.host, .limit = CLIENTS_MAX};
+    s->waiting = (struct pp_store_host_clients){
+        .domain = s->name.host, .limit = CLIENTS_MAX, .count_max = WAITING_MAX};
     call->on_error = on_clients_unknown;
     PP_CALL_ASK(call, call->o->store, host_clients, &s->waiting, "reading who waits for a host",
                 on_clients_read);

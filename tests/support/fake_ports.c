@@ -412,6 +412,7 @@ STORE(store_host_clients, pp_store_host_clients)
     r->clients = F->waiting;
     r->n = F->n_waiting < r->limit ? F->n_waiting : r->limit;
     r->more = false;
+    r->tasks = r->count_max > 0 ? 7 * r->n : 0;
     return fake_later(&F->back, &r->req, F->err);
 }
 

@@ -188,6 +188,7 @@ static void one_host(void **state)
     assert_true(json_real_value(api_at(t, "error_share")) < 0.21);
     assert_int_equal(api_int(t, "latency_ms.median"), 200);
     assert_string_equal(json_string_value(api_at(t, "clients.1")), "43");
+    assert_int_equal(api_int(t, "waiting_photos"), 14);
     for (const char *const *name = (const char *const[]){"forced", "forced_until", "reason", "since",
                                                          "next_probe_at", "slow_until", NULL};
          *name; name++)
@@ -195,7 +196,7 @@ static void one_host(void **state)
     t->coordinator.slow_until = pp_loop_wall(t->loop) + 5000;
     t->store.err = PP_EIO; /* the host is shown without its clients */
     assert_int_equal(api_get(t, "/v1/hosts/b.example"), 200);
-    assert_true(json_is_null(api_at(t, "clients")));
+    assert_true(json_is_null(api_at(t, "clients")) && json_is_null(api_at(t, "waiting_photos")));
     assert_true(json_is_string(api_at(t, "slow_until")));
 }
 

@@ -53,7 +53,7 @@ void pp_host_write(struct pp_buf *b, const char *key, const struct pp_host_shown
     pp_json_begin(b, key, '{');
     put_breaker(b, shown, loop);
     put_stats(b, &shown->stats);
-    pp_json_null(b, "waiting_photos");
+    PP_JSON_MEMBERS(b, PP_UINT_IF("waiting_photos", waiting, waiting ? waiting->tasks : 0));
     put_errors(b, &shown->stats);
     if (waiting) {
         pp_json_begin(b, "clients", '[');

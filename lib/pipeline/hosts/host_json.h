@@ -5,8 +5,9 @@
 #include "base/buf.h"
 #include "pipeline/hosts/hosts.h"
 
-/* The clients whose photos of a host wait. */
+/* The tasks that wait on a host, parked or not, and whose they are. */
 struct pp_host_waiting {
+    uint64_t tasks;
     const char *const *clients;
     size_t n;
 };
