@@ -17,7 +17,7 @@
 
 enum sort { BY_NAME, BY_ERRORS, BY_REQUESTS, BY_LATENCY };
 
-struct row {
+struct host_row {
     int64_t value; /* what the list is sorted by, the largest first; 0 if by name */
     const char *host;
 };
@@ -28,15 +28,15 @@ struct hosts_list {
     bool only_breakers; /* only hosts whose breaker is not closed, or is forced */
     const char *prefix;
     size_t prefix_n;
-    struct row after; /* the row before the page; host NULL: none */
-    struct row *rows; /* a heap, with the last row of the order as its root */
-    size_t n, cap;    /* cap: one more than the page has, to know whether rows follow */
+    struct host_row after; /* the row before the page; host NULL: none */
+    struct host_row *rows; /* a heap, with the last row of the order as its root */
+    size_t n, cap;         /* cap: one more than the page has, to know whether rows follow */
 };
 
 /* --- choosing the rows of a page --- */
 
 /* Compares two rows: < 0 if `a` comes before `b` in the list. */
-static int compare(const struct row *a, const struct row *b)
+static int compare(const struct host_row *a, const struct host_row *b)
 {
     return a->value != b->value ? (a->value > b->value ? -1 : 1) : strcmp(a->host, b->host);
 }
@@ -47,7 +47,7 @@ static int compare_rows(const void *a, const void *b)
 }
 
 /* Puts `row` into the heap at `at`, and moves it down to its place. */
-static void sift_down(struct row *rows, size_t n, size_t at, struct row row)
+static void sift_down(struct host_row *rows, size_t n, size_t at, struct host_row row)
 {
     for (size_t child; (child = 2 * at + 1) < n; at = child) {
         if (child + 1 < n && compare(&rows[child], &rows[child + 1]) < 0)
@@ -60,7 +60,7 @@ static void sift_down(struct row *rows, size_t n, size_t at, struct row row)
 }
 
 /* Puts `row` at the end of the heap, and moves it up to its place. */
-static void sift_up(struct row *rows, size_t at, struct row row)
+static void sift_up(struct host_row *rows, size_t at, struct host_row row)
 {
     for (size_t parent; at > 0; at = parent) {
         parent = (at - 1) / 2;
@@ -98,7 +98,7 @@ static bool is_wanted(const struct hosts_list *s, const struct pp_host_shown *sh
 static bool on_host(void *data, const struct pp_host_shown *shown)
 {
     struct hosts_list *s = data;
-    struct row row = {.host = shown->host};
+    struct host_row row = {.host = shown->host};
 
     if (!is_wanted(s, shown))
         return true;
@@ -149,7 +149,7 @@ static void send_list(struct pp_call *call)
             pp_host_write(&call->out, NULL, &shown, NULL, o->loop);
     }
     if (i > 0) {
-        const struct row *last = &s->rows[i - 1];
+        const struct host_row *last = &s->rows[i - 1];
         call->page.last = pp_arena_printf(&call->arena, "%lld %s", (long long)last->value, last->host);
     }
     pp_page_send(call, i < s->n);
