@@ -52,10 +52,10 @@ static bool errors(const struct pp_host_stats *s, int64_t now_ms)
     const struct pp_host_usual *u = &s->usual;
     struct pp_host_counts w = pp_host_window(s, now_ms);
     double n = w.answers, run = s->failed_run;
-    if (n <= 0 || w.failures / n < limit_of(u->known, u->failed, u->failed_deviation, n))
+    if (n < PP_HOST_WINDOW_MIN || w.failures / n < limit_of(u->known, u->failed, u->failed_deviation, n))
         return false;
     if (!u->known)
-        return n >= PP_BREAKER_FIRST_HOUR;
+        return true;
     return significant(w.failures, n, u->failed, u->answers, u->answers) ||
            significant(run, run, u->failed, u->answers, u->answers);
 }
