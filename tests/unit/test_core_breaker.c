@@ -98,8 +98,24 @@ static void a_new_host_opens_at_half_of_twenty(void **state)
     merge(&r, PP_HOST_HTTP, 49);
     merge(&r, PP_HOST_OK, 51);
     assert_false(step(&r));
-    merge(&r, PP_HOST_ABSENT, 1000); /* without a history, absent photos are the merchant's fault */
+    pp_host_stats_fini(&r.stats);
+}
+
+static void a_new_host_that_had_photos_opens_for_absent_ones(void **state)
+{
+    (void)state;
+    struct rig r = {.now = START};
+    merge(&r, PP_HOST_ABSENT, 1000); /* it never had a photo: the merchant's fault */
     assert_false(step(&r));
+    pp_host_stats_fini(&r.stats);
+
+    r = (struct rig){.now = START};
+    merge(&r, PP_HOST_OK, 500);
+    merge(&r, PP_HOST_ABSENT, 29);
+    assert_false(step(&r));
+    merge(&r, PP_HOST_ABSENT, 1);
+    assert_true(step(&r));
+    assert_int_equal(r.b.reason, PP_BREAKER_ABSENT);
     pp_host_stats_fini(&r.stats);
 }
 
@@ -424,6 +440,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_new_host_opens_at_half_of_twenty),
+        cmocka_unit_test(a_new_host_that_had_photos_opens_for_absent_ones),
         cmocka_unit_test(five_connection_failures_open),
         cmocka_unit_test(usual_failures_do_not_open),
         cmocka_unit_test(a_third_of_failures_opens_a_healthy_host),
