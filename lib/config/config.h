@@ -201,6 +201,9 @@ struct pp_config {
         struct pp_config_durations delays;
     } retry;
     struct {
+        int64_t max_ms; /* 0: there is no ladder */
+    } ladder;
+    struct {
         int64_t interval_ms;
         int64_t min_samples;
         int64_t half_life_ms;

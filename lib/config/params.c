@@ -71,6 +71,7 @@ static const struct pp_section sections[] = {
     {"worker", "Claiming and running tasks."},
     {"fetch", "Transfers from untrusted hosts."},
     {"retry", "Failures that may pass."},
+    {"ladder", "Imports that are answered from a photo's recorded failure."},
     {"router", "Learning the tier of a client's host."},
     {"keep", "Hashing and writing what was fetched."},
     {"events", "The numbered stream of results and progress."},
@@ -195,6 +196,9 @@ P(COUNT, "retry.attempts", retry.attempts, "4", 1, 20, LIVE,
   "Transfers of a photo in all. A promotion to the next tier is one, and does not wait.")
 P(DURATIONS, "retry.delays", retry.delays, "[1s, 10s, 60s]", 0, DAY(1), LIVE,
   "Before the second, third, ... try, with jitter; the last one repeats. 429 and 503 wait for Retry-After.")
+
+P(DURATION, "ladder.max", ladder.max_ms, "24h", 0, DAY(365), LIVE,
+  "The first import so long after a failure (403, 404, 410) asks the host again; 0: every import does.")
 
 P(DURATION, "router.interval", router.interval_ms, "10s", SEC(1), HR(1), LIVE,
   "How often routes are computed.")

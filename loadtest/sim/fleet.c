@@ -149,6 +149,7 @@ static void set_params(struct scale_node *n)
                                    .client_rpm = o->rpm,
                                    .client_concurrency = o->concurrency,
                                    .retry = {.max_attempts = 4, .delays_ms = delays_ms, .n_delays = 3},
+                                   .ladder_max_ms = 86400000,
                                    .router_interval_ms = 60000,
                                    .router_half_life_ms = 600000,
                                    .router_min_samples = 5,

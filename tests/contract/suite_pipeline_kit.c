@@ -48,6 +48,7 @@ static void default_params(struct world *w)
         .client_rpm = 0,
         .client_concurrency = 16,
         .retry = {.max_attempts = 3, .delays_ms = w->delays, .n_delays = 2},
+        .ladder_max_ms = 86400000,
         .router_interval_ms = 1000,
         .router_half_life_ms = 600000,
         .router_min_samples = 5,

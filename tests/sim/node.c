@@ -53,6 +53,7 @@ static void set_params(struct sim_part *part)
                             .client_rpm = s->rpm,
                             .client_concurrency = s->concurrency,
                             .retry = {.max_attempts = 4, .delays_ms = delays_ms, .n_delays = 3},
+                            .ladder_max_ms = 86400000,
                             .router_interval_ms = c->router_interval_ms,
                             .router_half_life_ms = 600000,
                             .router_save_ms = c->router_save_ms,
