@@ -97,7 +97,8 @@ static struct answer answer_open(const struct pp_call *call, const struct explai
  * do. */
 static struct answer answer_import(const struct pp_call *call, const struct explain_state *s)
 {
-    struct pp_plan_decision d = pp_plan_decide(PP_REFRESH_KNOWN, false, &s->photo.photo, s->date);
+    struct pp_plan_decision d =
+        pp_plan_decide(PP_REFRESH_KNOWN, false, &s->photo.photo, call->o->params->ladder_max_ms, s->date);
 
     if (d.what == PP_PLAN_KNOWN)
         return (struct answer){"known",
@@ -127,8 +128,9 @@ static void put_limit(struct pp_call *call, const struct explain_state *s)
                       PP_TIME("next_permit_at", pp_shown_date(call, permit_at(call, s))));
 }
 
-static void put_ladder(struct pp_buf *b, const struct explain_state *s)
+static void put_ladder(struct pp_call *call, const struct explain_state *s)
 {
+    struct pp_buf *b = &call->out;
     const struct pp_photo *photo = &s->photo.photo;
     char code[PP_CODE_NAME_MAX];
     int64_t retry_at = 0;
@@ -137,7 +139,7 @@ static void put_ladder(struct pp_buf *b, const struct explain_state *s)
         pp_json_null(b, "ladder");
         return;
     }
-    bool skips = pp_ladder_skip(photo, s->date, &retry_at);
+    bool skips = pp_ladder_skip(photo, call->o->params->ladder_max_ms, s->date, &retry_at);
     PP_JSON_OBJECT(b, "ladder", PP_STR("code", pp_code_name(photo->fail_code, code)),
                    PP_STR("detail", photo->fail_detail), PP_UINT("streak", photo->fail_streak),
                    PP_UINT("skips", photo->skips), PP_TIME("failed_at", photo->failed_at),
@@ -186,7 +188,7 @@ static void send_answer(struct pp_call *call)
     put_limit(call, s);
     PP_JSON_OBJECT_IF(b, "host", !s->code, PP_STR("host", s->parsed.host),
                       PP_TIME("slow_until", pp_shown_date(call, s->slow_until)));
-    put_ladder(b, s);
+    put_ladder(call, s);
     put_route(call, s);
     put_known(b, &p->photo);
     PP_JSON_OBJECT_IF(b, "task", p->open, PP_STR("state", p->claimed ? "claimed" : "waiting"),

@@ -150,12 +150,15 @@ static void some_parks(struct store_kit *k)
     struct pp_store_host_clients hosts = {.domain = "x", .limit = 2};
     KIT_OK(k, host_clients, &hosts);
     assert_int_equal(hosts.n, 2);
-    for (size_t i = 0; i < 2; i++) {
-        struct pp_store_unpark unpark = {
-            .domain = i ? "x" : "d", .clients = clients, .n = 3, .now_ms = k->now};
-        KIT_OK(k, unpark, &unpark);
-        assert_true(unpark.tasks > 0);
-    }
+    struct pp_store_unpark probes = {
+        .domain = "x", .clients = clients, .n = 3, .probes = 2, .now_ms = k->now};
+    KIT_OK(k, unpark, &probes);
+    assert_int_equal(probes.tasks, 2);
+    struct pp_store_unpark one = {.domain = "d", .clients = clients, .n = 1, .now_ms = k->now};
+    struct pp_store_unpark two = {.domain = "x", .clients = clients + 1, .n = 2, .now_ms = k->now};
+    KIT_OK(k, unpark, &one);
+    KIT_OK(k, unpark, &two);
+    assert_true(one.tasks > 0 && two.tasks > 0);
 }
 
 static void some_forgetting(struct store_kit *k)
