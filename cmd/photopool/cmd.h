@@ -33,6 +33,8 @@ int pp_cmd_drain(int argc, char **argv);
 int pp_cmd_queue(int argc, char **argv);
 int pp_cmd_workers(int argc, char **argv);
 int pp_cmd_routes(int argc, char **argv);
+int pp_cmd_hosts(int argc, char **argv);
+int pp_cmd_breaker(int argc, char **argv);
 
 int pp_cmd_version(int argc, char **argv);
 

@@ -40,6 +40,8 @@ static const struct command commands[] = {
     {"queue", "", "what waits, and for how long", pp_cmd_queue},
     {"workers", "", "who fetches, and how busy they are", pp_cmd_workers},
     {"routes", "[--client ID] [--domain D]", "what was learned about hosts", pp_cmd_routes},
+    {"hosts", "[--state S]", "how photo hosts answer, and their breakers", pp_cmd_hosts},
+    {"breaker", "HOST open|close|auto", "hold back a host's photos, or let them through", pp_cmd_breaker},
     {"drain", "[WORKER]", "let workers finish, claim no more and end", pp_cmd_drain},
 
     {"This program", NULL, NULL, NULL},

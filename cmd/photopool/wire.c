@@ -132,6 +132,7 @@ static struct pp_api *open_api(struct pp_wire *w)
                                                 .sinks = p->sinks,
                                                 .n_sinks = p->n_sinks,
                                                 .progress = p->progress,
+                                                .hosts = p->hosts,
                                                 .routes = p->routes,
                                                 .publisher = p->publisher,
                                                 .hub = p->hub,

@@ -26,6 +26,7 @@ struct pp_api;
 struct pp_gate;
 struct pp_claimer;
 struct pp_deliverer;
+struct pp_hosts;
 struct pp_hub;
 struct pp_ledger;
 struct pp_named_sink;
@@ -59,10 +60,11 @@ struct pp_api_options {
     struct pp_delivery_store *deliveries;
     const struct pp_named_sink *sinks; /* the brokers that receive results, an array of n_sinks */
     size_t n_sinks;
-    /* The stages. A process with the role api has progress and routes and, if there is an event
-     * log, publisher, hub and poster. */
+    /* The stages. A process with the role api has progress, routes and hosts and, if there is an
+     * event log, publisher, hub and poster. */
     struct pp_progress *progress;
     struct pp_routes *routes;
+    struct pp_hosts *hosts;
     struct pp_publisher *publisher;
     struct pp_hub *hub;
     struct pp_poster *poster;

@@ -27,6 +27,10 @@
     X(DELETE, "/v1/ladder", ADMIN, 0, "client domain ", delete_ladder)                                    \
     X(GET, "/v1/workers", READ, PP_UNBOUND | PP_LIST, PP_PAGE, list_workers)                              \
     X(POST, "/v1/workers/drain", ADMIN, PP_UNBOUND | PP_JSON, "", drain_worker)                           \
+    X(GET, "/v1/hosts", READ, PP_UNBOUND | PP_LIST, PP_PAGE "state q sort ", list_hosts)                  \
+    X(GET, "/v1/hosts/{}", READ, PP_UNBOUND, "", get_host)                                                \
+    X(GET, "/v1/breakers", READ, PP_UNBOUND | PP_LIST, PP_PAGE, list_breakers)                            \
+    X(POST, "/v1/breakers/{}", ADMIN, PP_UNBOUND | PP_JSON, "", set_breaker)                              \
     X(GET, "/v1/events", READ, PP_TICKET, "key* after limit wait ticket ", get_events)                    \
     X(POST, "/v1/tickets", READ, PP_JSON, "", post_ticket)                                                \
     X(GET, "/v1/webhooks", ADMIN, PP_UNBOUND | PP_LIST, PP_PAGE, list_webhooks)                           \

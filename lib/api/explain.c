@@ -9,6 +9,7 @@
 #include "photopool/code.h"
 #include "photopool/task_rules.h"
 #include "pipeline/claim/claim.h"
+#include "pipeline/hosts/hosts.h"
 #include "pipeline/routes/routes.h"
 
 struct explain_state {
@@ -23,6 +24,9 @@ struct explain_state {
     bool served;
     bool held; /* this process holds a slot of the client */
     struct pp_claimer_view slot;
+    struct pp_breaker breaker; /* of the photo's host; closed if this process does not know the host */
+    struct pp_coord_workers workers;
+    bool unserved; /* the photo's task has a tier that no live worker serves */
     /* Steady wall times: until when no request may go to the photo's host, and the current time. */
     int64_t slow_until, now;
     int64_t date; /* the current date, which the photo's record has dates of */
@@ -76,6 +80,32 @@ static struct answer answer_due(const struct explain_state *s, int64_t start)
     }
 }
 
+/* Returns why a photo waits for its host, whose breaker is not closed. */
+static const char *breaker_text(const struct pp_breaker *b)
+{
+    if (b->state == PP_BREAKER_HALF_OPEN)
+        return "The host is tested with a few photos, because it failed; the others wait.";
+    switch (b->reason) {
+    case PP_BREAKER_UNREACHABLE: return "The host can't be reached; its photos wait.";
+    case PP_BREAKER_ABSENT:
+        return "The host says of almost all photos that they are absent. This is not believed yet; they "
+               "wait.";
+    case PP_BREAKER_OPERATOR: return "An operator has opened the breaker of the host; its photos wait.";
+    default: return "The host fails far more often than usual; its photos wait.";
+    }
+}
+
+/* Returns the answer for a photo whose host has a breaker that is not closed. At `when` the host is
+ * probed, or the task has waited for it as long as it may. */
+static struct answer answer_breaker(const struct explain_state *s)
+{
+    int64_t when = s->breaker.next_probe_ms, until = s->photo.open ? s->photo.wait_until_ms : 0;
+
+    if (until > 0 && (when == 0 || until < when))
+        when = until;
+    return (struct answer){"wait", breaker_text(&s->breaker), when};
+}
+
 static struct answer answer_open(const struct pp_call *call, const struct explain_state *s)
 {
     int64_t start = start_of(call, s, s->photo.due_ms);
@@ -86,6 +116,10 @@ static struct answer answer_open(const struct pp_call *call, const struct explai
         return (struct answer){"wait", "The client is paused.", 0};
     if (pp_task_suspect(s->photo.losses))
         return (struct answer){"wait", "Workers were lost while they fetched it: it is tried alone.", start};
+    if (s->breaker.state != PP_BREAKER_CLOSED)
+        return answer_breaker(s);
+    if (s->unserved)
+        return (struct answer){"wait", "No live worker serves the tier of the task.", 0};
     if (s->photo.due_ms > s->now)
         return (struct answer){"wait", "A task waits for its time.", start};
     if (s->slow_until > s->now)
@@ -109,6 +143,8 @@ static struct answer answer_import(const struct pp_call *call, const struct expl
             d.retry_at_ms - s->date + s->now};
     if (s->known.paused)
         return (struct answer){"wait", "An import that names it would wait: the client is paused.", 0};
+    if (s->breaker.state != PP_BREAKER_CLOSED)
+        return answer_breaker(s);
     return (struct answer){"fetch", "An import that names it would fetch it.", start_of(call, s, 0)};
 }
 
@@ -126,6 +162,18 @@ static void put_limit(struct pp_call *call, const struct explain_state *s)
                       /* null if the client has no rate limit */
                       PP_UINT_IF("permits", slot->rpm > 0, slot->permits),
                       PP_TIME("next_permit_at", pp_shown_date(call, permit_at(call, s))));
+}
+
+static void put_host(struct pp_call *call, const struct explain_state *s)
+{
+    const struct pp_breaker *b = &s->breaker;
+
+    PP_JSON_OBJECT_IF(&call->out, "host", !s->code, PP_STR("host", s->parsed.host),
+                      PP_STR("state", pp_breaker_state_name(b->state)),
+                      PP_STR("reason", pp_breaker_reason_name(b->reason)),
+                      PP_TIME("since", pp_shown_date(call, b->since_ms)),
+                      PP_TIME("next_probe_at", pp_shown_date(call, b->next_probe_ms)),
+                      PP_TIME("slow_until", pp_shown_date(call, s->slow_until)));
 }
 
 static void put_ladder(struct pp_call *call, const struct explain_state *s)
@@ -183,22 +231,69 @@ static void send_answer(struct pp_call *call)
     pp_assert(!s->code || !p->open, "a photo that can't be fetched has a task");
     pp_json_begin(b, NULL, '{');
     PP_JSON_MEMBERS(b, PP_STR("client", s->client), PP_STR("url", s->url), PP_STR("would", answer.would),
-                    PP_STR("why", answer.why), PP_TIME("when", pp_shown_date(call, answer.when)),
+                    PP_STR("verdict", answer.would), PP_STR("why", answer.why),
+                    PP_TIME("when", pp_shown_date(call, answer.when)),
+                    PP_TIME("next_at", pp_shown_date(call, answer.when)),
                     PP_STR("code", s->code ? pp_code_name(s->code, code) : NULL));
     put_limit(call, s);
-    PP_JSON_OBJECT_IF(b, "host", !s->code, PP_STR("host", s->parsed.host),
-                      PP_TIME("slow_until", pp_shown_date(call, s->slow_until)));
+    put_host(call, s);
     put_ladder(call, s);
     put_route(call, s);
     put_known(b, &p->photo);
     PP_JSON_OBJECT_IF(b, "task", p->open, PP_STR("state", p->claimed ? "claimed" : "waiting"),
                       pp_shown_tier(call, p->tier), PP_UINT("attempts", p->attempts),
                       PP_UINT("losses", p->losses), PP_TIME("due_at", pp_shown_date(call, p->due_ms)));
+    PP_JSON_MEMBERS(b, PP_UINT_IF("attempts", p->open, p->attempts), PP_BOOL("unserved", s->unserved));
     pp_json_end(b, '}');
     pp_call_json(call, 200);
 }
 
 /* --- reading the data for the answer --- */
+
+/* Returns true if the list of tiers, "all" or seconds as in "1,5", has the tier. */
+static bool has_tier(const char *tiers, const char *seconds)
+{
+    size_t n = strlen(seconds);
+
+    if (strcmp(tiers, "all") == 0)
+        return true;
+    for (; *tiers; tiers += strcspn(tiers, ",") + (tiers[strcspn(tiers, ",")] == ','))
+        if (strcspn(tiers, ",") == n && memcmp(tiers, seconds, n) == 0)
+            return true;
+    return false;
+}
+
+static void on_workers_read(struct pp_call *call)
+{
+    const struct pp_params *params = call->o->params;
+    struct explain_state *s = call->state;
+    char seconds[32];
+
+    if (s->photo.tier < params->n_tiers) {
+        snprintf(seconds, sizeof(seconds), "%g", (double)params->tiers[s->photo.tier].timeout_ms / 1000.0);
+        s->unserved = true;
+        for (size_t i = 0; i < s->workers.n && s->unserved; i++)
+            s->unserved = s->workers.workers[i].draining || !has_tier(s->workers.workers[i].tiers, seconds);
+    }
+    send_answer(call);
+}
+
+/* Without the coordinator the photo is explained by what the store says. */
+static void on_workers_unknown(struct pp_call *call, enum pp_err err)
+{
+    (void)err;
+    send_answer(call);
+}
+
+static void read_host(struct pp_call *call, struct explain_state *s)
+{
+    const struct pp_api_options *o = call->o;
+    struct pp_host_shown shown;
+
+    s->slow_until = o->coordinator->ops->host_slow_until(o->coordinator, s->parsed.host, s->now);
+    if (pp_hosts_view(o->hosts, s->parsed.host, &shown))
+        s->breaker = shown.breaker;
+}
 
 static void on_settings_read(struct pp_call *call)
 {
@@ -211,8 +306,14 @@ static void on_settings_read(struct pp_call *call)
     s->served = o->claimer && pp_claimer_view(o->claimer, s->client, &s->slot);
     s->held = s->served && s->slot.held;
     if (!s->code)
-        s->slow_until = o->coordinator->ops->host_slow_until(o->coordinator, s->parsed.host, s->now);
-    send_answer(call);
+        read_host(call, s);
+    if (!s->photo.open || s->photo.claimed) {
+        send_answer(call);
+        return;
+    }
+    s->workers.now_ms = s->now;
+    call->on_error = on_workers_unknown;
+    PP_CALL_ASK(call, o->coordinator, workers, &s->workers, "explaining a photo", on_workers_read);
 }
 
 static void read_settings(struct pp_call *call)

@@ -9,8 +9,8 @@
  *           parser", and becomes four decimal numbers.
  *   IPv6    Brackets hold an address of RFC 4291, without zone.
  *
- * Percent escapes are refused. Only core/url.c calls this. Pure functions; any thread may call
- * them. */
+ * Percent escapes are refused. Only core/url.c reads the hosts of URLs with these functions. Pure;
+ * any thread may call them. */
 #ifndef PP_CORE_HOST_H
 #define PP_CORE_HOST_H
 

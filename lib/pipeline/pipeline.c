@@ -15,12 +15,14 @@
  * on_drain_check() and pp_pipeline_close(). */
 #include "events/hub.h"
 #include "pipeline/deliver/webhook_post.h"
+#include "pipeline/hosts/host_json.h"
 #include "pipeline/hosts/hosts.h"
 #include "pipeline/pipeline_internal.h"
 #include "pipeline/plan/plan.h"
 #include "pipeline/settle/settle.h"
 
 #define DRAIN_CHECK_MS 10
+#define HOST_EVENT_MAX 4096 /* bytes of the data of an event about a host */
 /* When a drain is past its deadline, the pipeline logs the remaining work and hands it back again
  * at this interval. */
 #define DRAIN_AGAIN_MS 10000
@@ -51,12 +53,23 @@ static bool leads(void *data)
     return pp_fleet_leads(data);
 }
 
+/* Tells operators that a breaker has changed: in the log, and by an event. */
 static void on_host_changed(void *data, const struct pp_host_shown *shown)
 {
+    static const char *const types[PP_BREAKER_STATES] = {[PP_BREAKER_CLOSED] = "photopool.host.closed",
+                                                         [PP_BREAKER_OPEN] = "photopool.host.opened",
+                                                         [PP_BREAKER_HALF_OPEN] = "photopool.host.half_open"};
     const struct pp_pipeline *p = data;
+    struct pp_buf event;
+
     pp_log(p->log, PP_LOG_INFO, "breaker", "host", shown->host, "state",
            pp_breaker_state_name(shown->breaker.state), "reason",
            shown->breaker.reason ? pp_breaker_reason_name(shown->breaker.reason) : "", NULL);
+    pp_buf_init(&event, HOST_EVENT_MAX);
+    pp_host_write(&event, NULL, shown, NULL, p->loop);
+    if (!event.failed)
+        pp_publish_ops(p->publisher, types[shown->breaker.state], event.p, event.n);
+    pp_buf_fini(&event);
 }
 
 static void on_gate_open(void *data)

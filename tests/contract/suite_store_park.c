@@ -397,6 +397,16 @@ static void a_host_has_clients(void **state)
         assert_non_null(strstr(names, "c3 "));
     }
     assert_int_equal(read_clients(k, "nobody", 10, names), 0);
+    /* The count is of all clients, whatever the page has; it does not count the claimed task. */
+    for (uint64_t max = 0; max <= 5; max++) {
+        struct pp_store_host_clients r = {.domain = "h", .limit = 1, .count_max = max, .tasks = 99};
+        KIT_OK(k, host_clients, &r);
+        assert_int_equal(r.tasks, max < 3 ? max : 3);
+        assert_int_equal(r.n, 1);
+    }
+    struct pp_store_host_clients none = {.domain = "nobody", .limit = 1, .count_max = 5, .tasks = 99};
+    KIT_OK(k, host_clients, &none);
+    assert_int_equal(none.tasks, 0);
 }
 
 /* --- recorded failures --- */

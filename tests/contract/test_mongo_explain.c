@@ -147,9 +147,10 @@ static void some_parks(struct store_kit *k)
     struct pp_store_retier retier = {
         .client = "c2", .domain = "x", .tier = 1, .due_ms = k->now, .now_ms = k->now};
     KIT_OK(k, retier, &retier);
-    struct pp_store_host_clients hosts = {.domain = "x", .limit = 2};
+    struct pp_store_host_clients hosts = {.domain = "x", .limit = 2, .count_max = 3};
     KIT_OK(k, host_clients, &hosts);
     assert_int_equal(hosts.n, 2);
+    assert_int_equal(hosts.tasks, 3);
     struct pp_store_unpark probes = {
         .domain = "x", .clients = clients, .n = 3, .probes = 2, .now_ms = k->now};
     KIT_OK(k, unpark, &probes);

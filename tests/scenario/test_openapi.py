@@ -424,6 +424,34 @@ def operators(r):
         same(set(got.headers["Allow"].split(", ")), allow | ({"HEAD"} if "GET" in allow else set()), f"{path}: Allow")
 
 
+def hosts(r):
+    """Checks photo hosts, and the breaker of one that nothing else fetches from."""
+    api = r.api
+    wait_until(lambda: {"a.example", "gone.example"} <= {h["host"] for h in api("listHosts")["hosts"]}, 30, "the hosts are known")
+    wait_until(lambda: api("getHost", "gone.example")["errors"].get("absent"), 30, "the answers of a host are counted")
+    for query in ([("state", "closed")], [("q", "gone")], [("sort", "errors")], [("sort", "requests")], [("sort", "latency")]):
+        check(api("listHosts", query=query)["hosts"], f"hosts by {query}")
+    page = api("listHosts", query=[("sort", "requests"), ("limit", 1)])
+    api("listHosts", query=[("sort", "requests"), ("limit", 1), ("after", page["next"])])
+    api("listHosts", query=[("after", page["next"])], due=400, code="bad_cursor")
+    api("listHosts", query=[("state", "broken")], due=400, code="bad_parameter")
+    api("getHost", "nobody.example", due=404)
+    api("setBreaker", "a b", body={"action": "open"}, due=422, code="bad_value", refused=True)
+    api("setBreaker", "b.example", body={"action": "opn"}, due=422, code="bad_value", refused="form")
+    api("setBreaker", "b.example", body={}, due=400, code="missing_field", refused="form")
+    api("setBreaker", "b.example", body={"action": "open", "for_seconds": "1"}, due=400, code="bad_type", refused="form")
+    same(api("setBreaker", "Waits.Example", body={"action": "open", "for_seconds": 3600})["state"], "open", "a breaker that is forced open")
+    same([h["host"] for h in api("listBreakers")["breakers"]], ["waits.example"], "hosts that are forced")
+    answer = api("explain", query=[("client", "42"), ("url", r.url("waits"))])
+    same((answer["verdict"], answer["host"]["reason"]), ("wait", "operator"), "a photo of a host whose breaker is open")
+    api("setBreaker", "waits.example", body={"action": "close"})
+    same(api("setBreaker", "waits.example", body={"action": "auto"})["forced"], None, "a breaker that decides again")
+    opened = wait_until(lambda: [e for e in api("events", query=[("key", "ops"), ("after", 0), ("limit", 1000)])["events"] if e["type"] == "photopool.host.opened"], 20,
+                        "an event says so")
+    r.messages.event(opened[0])
+    same(opened[0]["data"]["host"], "waits.example", "the host of the event")
+
+
 def drain(r):
     """Drains the worker. Runs last, because the worker then ends."""
     worker = r.api("listWorkers")["workers"][0]["id"]
@@ -767,13 +795,14 @@ def test(case):
     open_items(r)
     photos(r, found)
     operators(r)
+    hosts(r)
     events(r, known)
     deliveries(r, known)
     drain(r)
     gaps(case, r)
     due = {(id_, status) for id_, (_, _, op) in r.api.ops.items() for status in op["responses"] if status not in UNSEEN}
     same(sorted(due - r.api.seen), [], "answers of the document that never came")
-    same({(c, m) for c, m in r.messages.seen if c != "webhook"}, {("resultsOfClient", "resultEvent"), ("batch", "batchEvent"), ("ops", "limitEvent"), ("results", "gapEvent"), ("results", "gapFrame")}, "messages of streams")
+    same({(c, m) for c, m in r.messages.seen if c != "webhook"}, {("resultsOfClient", "resultEvent"), ("batch", "batchEvent"), ("ops", "limitEvent"), ("ops", "hostEvent"), ("results", "gapEvent"), ("results", "gapFrame")}, "messages of streams")
     same({m for c, m in r.messages.seen if c == "webhook"}, {"webhookResult", "webhookTest"}, "messages of the webhook")
 
 

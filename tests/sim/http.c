@@ -60,6 +60,7 @@ struct sim_http *sim_http_open(struct sim_part *part)
                                                   .sinks = p->sinks,
                                                   .n_sinks = p->n_sinks,
                                                   .progress = p->progress,
+                                                  .hosts = p->hosts,
                                                   .routes = p->routes,
                                                   .publisher = p->publisher,
                                                   .hub = p->hub,

@@ -415,6 +415,25 @@ static bool store_roundtrips(struct pp_task_store *s, size_t i, const char **nam
     return i < 1;
 }
 
+STORE(store_host_clients, pp_store_host_clients)
+{
+    r->clients = F->waiting;
+    r->n = F->n_waiting < r->limit ? F->n_waiting : r->limit;
+    r->more = false;
+    r->tasks = r->count_max > 0 ? 7 * r->n : 0;
+    return fake_later(&F->back, &r->req, F->err);
+}
+
+STORE(store_park, pp_store_park)
+{
+    return fake_later(&F->back, &r->req, F->err);
+}
+
+STORE(store_unpark, pp_store_unpark)
+{
+    return fake_later(&F->back, &r->req, F->err);
+}
+
 void fake_store_open(struct fake_store *f, struct pp_loop *loop)
 {
     static const struct pp_task_store_ops ops = {.batch = store_batch,
@@ -433,6 +452,9 @@ void fake_store_open(struct fake_store *f, struct pp_loop *loop)
                                                  .forget_failures = store_forget_failures,
                                                  .routes = store_routes,
                                                  .queue = store_queue,
+                                                 .host_clients = store_host_clients,
+                                                 .park = store_park,
+                                                 .unpark = store_unpark,
                                                  .roundtrips = store_roundtrips};
     *f = (struct fake_store){.base.ops = &ops};
     fake_return_open(&f->back, loop);

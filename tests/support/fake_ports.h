@@ -62,6 +62,8 @@ struct fake_store {
     const char *object_client;
     struct pp_store_photo photo; /* the answer to each request for a photo */
     struct pp_store_queue queue;
+    const char *waiting[FAKE_MAX]; /* the clients, each with 7 waiting tasks on every host */
+    size_t n_waiting;
     char installation[PP_INSTALLATION_MAX]; /* its id; "" if nobody has asked for it */
     /* The following members are copies of the last request of their kind. */
     struct pp_store_cancel cancelled;

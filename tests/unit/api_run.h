@@ -16,6 +16,7 @@
 #include "api/api.h"
 #include "base/ledger.h"
 #include "fake_ports.h"
+#include "pipeline/hosts/hosts.h"
 #include "test_clock.h"
 #include "test_loop.h"
 
@@ -31,6 +32,7 @@ struct api_run {
     struct fake_blobs blobs;
     struct fake_server server;
     struct pp_http_server *server_ptr;
+    struct pp_hosts *hosts;
     struct pp_api *api;
     /* The next request is sent with these header values, which are reset after it. */
     const char *authorization, *content_type, *key, *range, *if_range, *if_none_match;
@@ -40,6 +42,12 @@ struct api_run {
     struct pp_http_request request;
     json_t *json; /* the body of the last answer; NULL if it is not JSON */
 };
+
+static inline bool api_leads(void *data)
+{
+    (void)data;
+    return true;
+}
 
 static inline int api_open(void **state)
 {
@@ -60,6 +68,8 @@ static inline int api_open(void **state)
         .max_body = 32 << 20,
         .max_items = 10000,
         .max_photos_per_item = 100,
+        .hosts_wait_ms = 900000,
+        .hosts_believe_ms = 7200000,
     };
     fake_ingest_open(&t->ingest, t->loop);
     fake_store_open(&t->store, t->loop);
@@ -68,6 +78,14 @@ static inline int api_open(void **state)
     fake_server_open(&t->server);
     t->server_ptr = &t->server.base;
     pp_ledger_init(&t->ledger);
+    t->hosts = pp_hosts_open(&(struct pp_hosts_options){.loop = t->loop,
+                                                        .params = &t->params,
+                                                        .metrics = &t->metrics,
+                                                        .roles = PP_ROLE_API,
+                                                        .store = &t->store.base,
+                                                        .coordinator = &t->coordinator.base,
+                                                        .leads = api_leads});
+    assert_non_null(t->hosts);
     t->options = (struct pp_api_options){.roles = PP_ROLE_API,
                                          .loop = t->loop,
                                          .params = &t->params,
@@ -77,7 +95,8 @@ static inline int api_open(void **state)
                                          .store = &t->store.base,
                                          .ingest = &t->ingest.base,
                                          .coordinator = &t->coordinator.base,
-                                         .blobs = &t->blobs.base};
+                                         .blobs = &t->blobs.base,
+                                         .hosts = t->hosts};
     t->api = pp_api_open(&t->options);
     assert_non_null(t->api);
     *state = t;
@@ -87,6 +106,11 @@ static inline int api_open(void **state)
 static inline bool api_is_idle(void *arg)
 {
     return pp_api_idle(((struct api_run *)arg)->api);
+}
+
+static inline bool api_hosts_idle(void *arg)
+{
+    return pp_hosts_busy(((struct api_run *)arg)->hosts) == 0;
 }
 
 static inline void api_stop(struct api_run *t)
@@ -110,6 +134,9 @@ static inline int api_close(void **state)
     struct api_run *t = *state;
 
     api_stop(t);
+    pp_hosts_stop(t->hosts);
+    pp_test_until(t->loop, api_hosts_idle, t, 5000);
+    pp_hosts_close(t->hosts);
     json_decref(t->json);
     fake_ingest_close(&t->ingest);
     fake_store_close(&t->store);

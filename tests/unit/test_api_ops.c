@@ -24,7 +24,7 @@ static void paths_and_methods(void **state)
                  {PP_GET, "/v1", 404, ""},
                  {PP_GET, "/v1/batches/", 404, ""},
                  {PP_GET, "/v1/batches//results", 404, ""},
-                 {PP_GET, "/v1/breakers", 404, ""},
+                 {PP_GET, "/v1/breakers/", 404, ""},
                  {PP_GET, "/v1/clients/42/stats", 404, ""},
                  {PP_OPTIONS, "/v1/batches", 405, "Allow: POST, GET, HEAD\n"},
                  {PP_PUT, "/v1/batches", 405, "Allow: POST, GET, HEAD\n"},
@@ -122,6 +122,10 @@ static void scopes(void **state)
         {PP_GET, "/v1/explain?client=42&url=u", NULL, {401, 403, 200, 403, 200, 403, 404}},
         {PP_GET, "/v1/workers", NULL, {401, 403, 200, 403, 403, 403, 403}},
         {PP_POST, "/v1/workers/drain", "{\"worker\":null}", {401, 403, 403, 202, 403, 403, 403}},
+        {PP_GET, "/v1/hosts", NULL, {401, 403, 200, 403, 403, 403, 403}},
+        {PP_GET, "/v1/hosts/x.example", NULL, {401, 403, 404, 403, 403, 403, 403}},
+        {PP_GET, "/v1/breakers", NULL, {401, 403, 200, 403, 403, 403, 403}},
+        {PP_POST, "/v1/breakers/x.example", "{\"action\":\"auto\"}", {401, 403, 403, 200, 403, 403, 403}},
         {PP_GET, "/v1/queue", NULL, {401, 403, 200, 403, 403, 403, 403}},
         {PP_GET, "/v1/errors", NULL, {401, 200, 200, 200, 200, 200, 200}},
         {PP_GET, "/metrics", NULL, {401, 403, 200, 403, 403, 403, 403}},
@@ -787,9 +791,12 @@ static void explain(void **state)
     struct api_run *t = *state;
     int64_t now = pp_loop_wall(t->loop);
 
+    t->coordinator.workers[t->coordinator.n++] = (struct pp_worker_info){.id = "w", .tiers = "1,5"};
     assert_int_equal(api_get(t, EXPLAIN), 200);
     assert_string_equal(api_str(t, "url"), "http://x.example/1.jpg");
     assert_string_equal(api_str(t, "would"), "fetch");
+    assert_string_equal(api_str(t, "verdict"), "fetch");
+    assert_string_equal(json_string_value(api_at(t, "host.state")), "closed");
     assert_int_equal(api_int(t, "limit.rpm"), 600);
     assert_string_equal(json_string_value(api_at(t, "host.host")), "x.example");
     assert_true(json_is_null(api_at(t, "host.slow_until")));
@@ -825,6 +832,58 @@ static void explain(void **state)
     assert_int_equal(api_get(t, EXPLAIN), 200);
     assert_string_equal(api_str(t, "would"), "wait");
     assert_true(json_is_null(api_at(t, "when")));
+}
+
+/* A photo waits for its host, and says why. */
+static void explain_breakers(void **state)
+{
+    struct api_run *t = *state;
+    int64_t now = pp_loop_wall(t->loop);
+
+    assert_true(pp_hosts_order(t->hosts, "x.example", PP_BREAKER_FORCE_OPEN, 600000));
+    assert_int_equal(api_get(t, EXPLAIN), 200);
+    assert_string_equal(api_str(t, "verdict"), "wait");
+    assert_non_null(strstr(api_str(t, "why"), "operator"));
+    assert_string_equal(json_string_value(api_at(t, "host.state")), "open");
+    assert_string_equal(json_string_value(api_at(t, "host.reason")), "operator");
+    assert_true(json_is_string(api_at(t, "host.since")));
+    assert_true(json_is_null(api_at(t, "attempts")) && json_is_false(api_at(t, "unserved")));
+    t->store.photo =
+        (struct pp_store_photo){.open = true, .attempts = 2, .due_ms = now, .wait_until_ms = now + 5000};
+    assert_int_equal(api_get(t, EXPLAIN), 200);
+    assert_string_equal(api_str(t, "verdict"), "wait");
+    assert_true(json_is_string(api_at(t, "next_at")));
+    assert_int_equal(api_int(t, "attempts"), 2);
+    /* What is known is answered without the host. */
+    t->store.photo =
+        (struct pp_store_photo){.photo = {.found = true, .object = {.bytes = 5, .type = PP_IMAGE_PNG}}};
+    assert_int_equal(api_get(t, EXPLAIN), 200);
+    assert_string_equal(api_str(t, "verdict"), "known");
+}
+
+/* A task whose tier no live worker serves waits. */
+static void explain_unserved(void **state)
+{
+    struct api_run *t = *state;
+
+    t->coordinator.workers[0] = (struct pp_worker_info){.id = "a", .tiers = "1,30"};
+    t->coordinator.workers[1] = (struct pp_worker_info){.id = "b", .tiers = "all", .draining = true};
+    t->coordinator.n = 2;
+    t->store.photo = (struct pp_store_photo){.open = true, .tier = 1, .due_ms = pp_loop_wall(t->loop)};
+    assert_int_equal(api_get(t, EXPLAIN), 200);
+    assert_string_equal(api_str(t, "verdict"), "wait");
+    assert_true(json_is_true(api_at(t, "unserved")));
+    t->store.photo.tier = 2;
+    assert_int_equal(api_get(t, EXPLAIN), 200);
+    assert_string_equal(api_str(t, "verdict"), "fetch");
+    t->store.photo.tier = 1;
+    t->coordinator.workers[1].draining = false;
+    assert_int_equal(api_get(t, EXPLAIN), 200);
+    assert_string_equal(api_str(t, "verdict"), "fetch");
+    assert_true(json_is_false(api_at(t, "unserved")));
+    t->coordinator.err = PP_EIO; /* nothing is known of the workers */
+    assert_int_equal(api_get(t, EXPLAIN), 200);
+    assert_true(json_is_false(api_at(t, "unserved")));
 }
 
 static void explain_bad_urls(void **state)
@@ -886,6 +945,10 @@ static void openapi(void **state)
         {"/v1/ladder", "delete"},
         {"/v1/workers", "get"},
         {"/v1/workers/drain", "post"},
+        {"/v1/hosts", "get"},
+        {"/v1/hosts/{host}", "get"},
+        {"/v1/breakers", "get"},
+        {"/v1/breakers/{host}", "post"},
         {"/v1/events", "get"},
         {"/v1/tickets", "post"},
         {"/v1/webhooks", "get"},
@@ -1000,6 +1063,8 @@ int main(void)
         TEST(drain),
         TEST(table_of_codes),
         TEST(explain),
+        TEST(explain_breakers),
+        TEST(explain_unserved),
         TEST(explain_bad_urls),
         TEST(metrics),
         TEST(openapi),

@@ -54,6 +54,15 @@ struct sample {
     "{\"client\":\"42\",\"rpm\":600,\"concurrency\":16,\"weight\":1,\"paused\":false,\"headers\":{\"A\":" \
     "\"b\"}}"
 
+#define HOST                                                                                                \
+    "{\"host\":\"h.example\",\"state\":\"open\",\"forced\":null,\"reason\":\"errors\",\"since\":\"2026-11-" \
+    "20T10:00:"                                                                                             \
+    "00.000Z\",\"next_probe_at\":\"2026-11-20T10:05:00.000Z\",\"slow_until\":null,\"requests\":1200,"       \
+    "\"error_"                                                                                              \
+    "share\":0.5,\"usual_error_share\":null,\"latency_ms\":{\"median\":120.4,\"usual\":null,\"deviation\":" \
+    "null},"                                                                                                \
+    "\"waiting_photos\":null,\"errors\":{},\"clients\":null}"
+
 #define EVENT(seq)                                                                                  \
     "{\"seq\":" seq ",\"time\":\"2026-11-20T10:00:00.000Z\",\"key\":[\"results\",\"42\"],\"type\":" \
     "\"photopool.item.finished\",\"data\":" RESULT "}"
@@ -404,6 +413,85 @@ static const struct sample samples[] = {
      .width = TERMINAL,
      .out = "42         5\r\n",
      .request = {"GET /v1/routes?domain=d&limit=100"}},
+    {"hosts, piped",
+     pp_cmd_hosts,
+     {"hosts", "--state", "open", "--prefix", "h.", "--sort", "errors"},
+     {{200, NULL, "{\"hosts\":[" HOST "],\"next\":null}"}},
+     .out = HOST "\n",
+     .request = {"GET /v1/hosts?state=open&q=h.&sort=errors&limit=100"}},
+    {"hosts on a terminal",
+     pp_cmd_hosts,
+     {"hosts"},
+     {{200, NULL, "{\"hosts\":[" HOST "],\"next\":null}"}},
+     .width = 120,
+     .out =
+         "h.example  \033[31mopen\033[0m     errors  2026-11-20 10:00:00  2026-11-20 10:05:00     1,200    "
+         "50 %      -  120 ms\r\n"},
+    {"hosts on a small terminal",
+     pp_cmd_hosts,
+     {"hosts"},
+     {{200, NULL,
+       "{\"hosts\":[{\"host\":\"a-rather-long-name.shop.example\",\"state\":\"half_open\",\"forced\":null,"
+       "\"reason\":\"unreachable\",\"since\":\"2026-11-20T10:00:00.000Z\",\"next_probe_at\":null,"
+       "\"requests\":7,"
+       "\"error_share\":1,\"usual_error_share\":0.031,\"latency_ms\":{\"median\":null}}],\"next\":null}"}},
+     .width = 80,
+     .out = "a-rather-long-name.shop.example  \033[33mhalf_open\033[0m         7   100 %       -\r\n"},
+    {"a host with a forced breaker",
+     pp_cmd_hosts,
+     {"hosts"},
+     {{200, NULL, "{\"hosts\":[{\"host\":\"h\",\"state\":\"closed\",\"forced\":\"closed\"}],\"next\":null}"}},
+     .width = 120,
+     .out = "h     closed, forced  "},
+    {"no hosts",
+     pp_cmd_hosts,
+     {"hosts", "--state", "open"},
+     {{200, NULL, "{\"hosts\":[],\"next\":null}"}},
+     .width = TERMINAL,
+     .out = "no hosts\r\n"},
+    {"one host",
+     pp_cmd_hosts,
+     {"hosts", "::1"},
+     {{200, NULL, HOST}},
+     .out = HOST "\n",
+     .request = {"GET /v1/hosts/%3A%3A1"}},
+    {"one host of a state",
+     pp_cmd_hosts,
+     {"hosts", "h.example", "--state", "open"},
+     .code = 2,
+     .err = "a host is shown without --state"},
+    {"a breaker is opened for a while",
+     pp_cmd_breaker,
+     {"breaker", "h.example", "open", "--for", "600"},
+     {{200, NULL, HOST}},
+     .out = HOST "\n",
+     .request = {"POST /v1/breakers/h.example"},
+     .body = "{\"action\":\"open\",\"for_seconds\":600}"},
+    {"a breaker decides by itself again",
+     pp_cmd_breaker,
+     {"breaker", "h.example", "auto"},
+     {{200, NULL, HOST}},
+     .width = TERMINAL,
+     .out = "state              \033[31mopen",
+     .body = "{\"action\":\"auto\"}"},
+    {"a breaker of no host",
+     pp_cmd_breaker,
+     {"breaker", "a b", "close"},
+     {{422, NULL, PROBLEM "\"code\":\"bad_value\",\"detail\":\"host: a space\",\"field\":\"host\"}"}},
+     .code = 1,
+     .err = "a space (bad_value, HTTP 422)",
+     .request = {"POST /v1/breakers/a%20b"}},
+    {"what with the breaker",
+     pp_cmd_breaker,
+     {"breaker", "h.example", "opn"},
+     .code = 2,
+     .err = "a breaker takes open, close or auto, not \"opn\""},
+    {"auto does not end",
+     pp_cmd_breaker,
+     {"breaker", "h.example", "auto", "--for", "60"},
+     .code = 2,
+     .err = "--for goes with open and close"},
+    {"the breaker of which host", pp_cmd_breaker, {"breaker", "open"}, .code = 2, .err = "is missing"},
     {"version", pp_cmd_version, {"version", "--json"}, .out = "{\"version\":\""},
 
     /* The commands below meet failures that any subcommand can meet. Each row has the expected
@@ -521,7 +609,8 @@ static void every_command_has_its_help(void **state)
                {"replay", pp_cmd_replay},   {"explain", pp_cmd_explain}, {"limits", pp_cmd_limits},
                {"pause", pp_cmd_pause},     {"resume", pp_cmd_resume},   {"drain", pp_cmd_drain},
                {"queue", pp_cmd_queue},     {"workers", pp_cmd_workers}, {"routes", pp_cmd_routes},
-               {"version", pp_cmd_version}, {"events", pp_cmd_events},   {"webhooks", pp_cmd_webhooks}};
+               {"version", pp_cmd_version}, {"events", pp_cmd_events},   {"webhooks", pp_cmd_webhooks},
+               {"hosts", pp_cmd_hosts},     {"breaker", pp_cmd_breaker}};
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         struct cli_run r;

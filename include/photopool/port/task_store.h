@@ -238,6 +238,8 @@ struct pp_store_host_clients {
     const char *domain;
     const char *after; /* continues after this client, which a page ended with; NULL: at the start */
     size_t limit;
+    uint64_t count_max; /* counts the host's waiting tasks, up to this many; 0: does not count them */
+    uint64_t tasks;     /* out: number of waiting tasks of all clients, at most count_max */
     const char **clients; /* out: the clients of the page */
     size_t n;
     bool more;

@@ -88,13 +88,17 @@ enum pp_err pp_ms_run_unpark(struct pp_memory_store *s, struct pp_store_unpark *
 
 /* --- clients of a host --- */
 
-static bool waits(struct pp_ms_client *c, const char *domain)
+/* Returns how many tasks of the client wait on the host, but at most `max`. */
+static uint64_t waiting(struct pp_ms_client *c, const char *domain, uint64_t max)
 {
     const struct pp_ms_domain *d = pp_ms_domain(c, domain, false);
-    for (const struct pp_node *at = d ? d->tasks.head.next : NULL; d && at != &d->tasks.head; at = at->next)
-        if (pp_container_of(at, struct pp_ms_task, in_domain)->state == PP_TASK_WAITING)
-            return true;
-    return false;
+    uint64_t n = 0;
+    for (const struct pp_node *at = d ? d->tasks.head.next : NULL; d && at != &d->tasks.head; at = at->next) {
+        if (n == max)
+            break;
+        n += pp_container_of(at, struct pp_ms_task, in_domain)->state == PP_TASK_WAITING;
+    }
+    return n;
 }
 
 static int by_name(const void *a, const void *b)
@@ -109,11 +113,13 @@ enum pp_err pp_ms_run_host_clients(struct pp_memory_store *s, struct pp_store_ho
     size_t n = 0;
     const char **all = pp_arena_array(r->req.arena, HASH_COUNT(s->clients), sizeof *all);
     r->n = 0;
+    r->tasks = 0;
     r->more = false;
     if (!all)
         return PP_ENOMEM;
     HASH_ITER (hh, s->clients, c, next) {
-        if ((!r->after || strcmp(c->name, r->after) > 0) && waits(c, r->domain))
+        r->tasks += waiting(c, r->domain, r->count_max - r->tasks);
+        if ((!r->after || strcmp(c->name, r->after) > 0) && waiting(c, r->domain, 1) > 0)
             all[n++] = c->name;
     }
     qsort(all, n, sizeof *all, by_name);

@@ -209,6 +209,8 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
       "{'$set': {'t.due': '?now:i', 't.g': '?second:i'}, '$unset': {'t.pk': true}}")                         \
     X(HOST_CLIENT, FIND, PHOTOS, "host", "{'t.d': '?domain:s', 'c': {'$gt': '?after:s'}, 't.s': 1}", "",     \
       "'sort': {'c': 1}, 'limit': 1, 'projection': {'c': 1}")                                                \
+    X(HOST_COUNT, COMMAND, PHOTOS, "",                                                                       \
+      "{'count': 'photos', 'query': {'t.d': '?domain:s', 't.s': 1}, 'limit': '?limit:i', 'hint': 'host'}")   \
     X(FAILURES_FIND, FIND, PHOTOS, "failed", "{'c': '?client:s?', 'fh': '?host:s?', 'fc': " MG_YES "}", "",  \
       "'limit': '?limit:i', 'projection': {'_id': 1}")                                                       \
     X(FAILURES_FORGET, UPDATE_MANY, PHOTOS, "_id_",                                                          \

@@ -155,7 +155,7 @@ void pp_mg_unpark(struct pp_mg_thread *t, struct pp_store_unpark *r)
 
 /* Steps along the index from one client to the next: a query for each client costs less than one
  * that reads all waiting tasks of the host. */
-void pp_mg_host_clients(struct pp_mg_thread *t, struct pp_store_host_clients *r)
+static void read_clients(struct pp_mg_thread *t, struct pp_store_host_clients *r)
 {
     const char *after = r->after ? r->after : "";
     r->n = 0;
@@ -170,6 +170,15 @@ void pp_mg_host_clients(struct pp_mg_thread *t, struct pp_store_host_clients *r)
         if (!r->more && after)
             r->clients[r->n++] = after;
     }
+}
+
+void pp_mg_host_clients(struct pp_mg_thread *t, struct pp_store_host_clients *r)
+{
+    read_clients(t, r);
+    r->tasks = 0;
+    if (t->err == PP_OK && r->count_max > 0)
+        r->tasks = (uint64_t)pp_mg_doc_int(
+            pp_mg_command(t, MQ_HOST_COUNT, "si", r->domain, (int64_t)r->count_max), "n");
 }
 
 /* --- recorded failures --- */

@@ -184,6 +184,12 @@ enum pp_err pp_sr_host_clients(struct pp_sq_db *db, struct pp_store_host_clients
         r->clients[r->n++] = pp_sq_text(db, r->req.arena, st, 1);
         pp_sq_done(st);
     }
+    r->tasks = 0;
+    if (domain && r->count_max > 0) {
+        sqlite3_stmt *st = pp_sq_bind(db, PP_Q_TASK_HOST_COUNT, "ii", domain, (int64_t)r->count_max);
+        r->tasks = pp_sq_row(db, st) ? (uint64_t)pp_sq_col(st, 0) : 0;
+        pp_sq_done(st);
+    }
     return db->err;
 }
 

@@ -177,6 +177,9 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
     X(TASK_HOST_CLIENT,                                                                                      \
       "SELECT t.client, n.name FROM tasks t INDEXED BY tasks_host CROSS JOIN names n ON n.num=t.client"      \
       " WHERE t.domain=?1 AND t.client>?2 AND t.worker IS NULL ORDER BY t.client LIMIT 1")                   \
+    X(TASK_HOST_COUNT,                                                                                       \
+      "SELECT COUNT(*) FROM (SELECT 1 FROM tasks INDEXED BY tasks_host"                                      \
+      " WHERE domain=?1 AND worker IS NULL LIMIT ?2)")                                                       \
     X(TASK_TIMES, "UPDATE tasks SET due=?2, own=?3, until=?4 WHERE num=?1")                                  \
     X(TASK_RETIER, "UPDATE tasks SET queue=?2, tier=?3, due=?4, own=?5 WHERE num=?1")                        \
     X(TASK_QUEUE_AFTER,                                                                                      \

@@ -185,6 +185,17 @@ static void write_handed_back(const struct pp_metrics *m, struct pp_buf *out)
                       m->handed_back[i]);
 }
 
+static void write_breakers(const struct pp_metrics *m, struct pp_buf *out)
+{
+    static const char *const states[] = {"closed", "open", "half_open"};
+
+    if (!m->leads)
+        return;
+    family(out, "breakers", "gauge", "Photo hosts by the state of their breaker.");
+    for (size_t i = 0; i < sizeof(states) / sizeof(*states); i++)
+        pp_buf_printf(out, "photopool_breakers{state=\"%s\"} %" PRIu64 "\n", states[i], m->breakers[i]);
+}
+
 void pp_metrics_write(const struct pp_metrics *m, const struct pp_tier *tiers, uint32_t n_tiers,
                       struct pp_buf *out)
 {
@@ -202,6 +213,7 @@ void pp_metrics_write(const struct pp_metrics *m, const struct pp_tier *tiers, u
 #define X(field, name, type, help) write_row(m, name, type, help, m->field, out);
     PP_METRIC_TABLE(X)
 #undef X
+    write_breakers(m, out);
     write_handed_back(m, out);
     write_loops(m, out);
 }

@@ -73,7 +73,8 @@ struct pp_metrics {
 #define X(field, name, type, help) uint64_t field;
     PP_METRIC_TABLE(X)
 #undef X
-    uint64_t breakers[3]; /* number of hosts by enum pp_breaker_state (core/breaker.h) */
+    /* number of hosts by enum pp_breaker_state (core/breaker.h); only the leader shows it */
+    uint64_t breakers[3];
     bool leads; /* true: this process leads the cron, and shows the leader's gauges */
     uint64_t batches_accepted, batches_rejected, batches_replayed;
     /* Number of photos with each outcome, by tier. FAILED photos are counted in `failed`

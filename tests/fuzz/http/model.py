@@ -24,7 +24,7 @@ TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 HOST = re.compile(rb"[!$%&'()*+,\-.0-9:;=A-Z\[\]_a-z~]*")
 WS_KEY = re.compile(rb"[A-Za-z0-9+/]{22}==")
 # paths of the API that the model does not know
-OTHER_PATH = re.compile(rb"/$|/(metrics|readyz|openapi|asyncapi)|/v1/(batches|items|photos|clients|routes|workers|events|webhooks|explain|queue|errors)\b")
+OTHER_PATH = re.compile(rb"/$|/(metrics|readyz|openapi|asyncapi)|/v1/(batches|items|photos|clients|routes|workers|hosts|breakers|events|webhooks|explain|queue|errors)\b")
 ONCE = {b"host", b"content-length", b"transfer-encoding", b"content-encoding", b"content-type", b"authorization", b"idempotency-key",
         b"range", b"if-range", b"last-event-id", b"sec-websocket-key", b"sec-websocket-version"}
 REFUSED = range(400, 500)
