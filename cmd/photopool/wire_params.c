@@ -134,6 +134,7 @@ enum pp_err pp_wire_params_reload(struct pp_wire_params *w, const struct pp_conf
     p->router_min_samples = bounded(c->router.min_samples);
     p->router_margin = c->router.margin;
     p->drain_ms = c->worker.drain_ms;
+    p->ladder_max_ms = c->ladder.max_ms;
     p->high_water = (uint64_t)c->ingest.high_water;
     p->queue_bytes = (uint64_t)c->ingest.max_bytes;
     p->max_keys = (uint32_t)c->ingest.max_keys;

@@ -173,6 +173,17 @@ static inline bool pp_task_unpark(struct pp_task_times *t, int64_t now_ms)
     return changed;
 }
 
+/* Lets a parked task out as a probe of its host: it is due now, and waits on for its host. Returns
+ * false if the task is not parked, or would not be due now without its host. */
+static inline bool pp_task_probe(struct pp_task_times *t, int64_t now_ms)
+{
+    if (t->own_ms == 0 || t->own_ms > now_ms || t->due_ms <= now_ms)
+        return false;
+    t->due_ms = now_ms;
+    t->own_ms = 0;
+    return true;
+}
+
 /* Sets when a task is due without its host; if it is parked, it stays so. */
 static inline void pp_task_retime(struct pp_task_times *t, int64_t own_ms)
 {

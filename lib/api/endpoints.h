@@ -24,6 +24,7 @@
     X(GET, "/v1/clients/{}", READ, 0, "", get_client)                                                     \
     X(PUT, "/v1/clients/{}", ADMIN, PP_JSON, "", put_client)                                              \
     X(GET, "/v1/routes", READ, PP_LIST, PP_PAGE "client domain ", list_routes)                            \
+    X(DELETE, "/v1/ladder", ADMIN, 0, "client domain ", delete_ladder)                                    \
     X(GET, "/v1/workers", READ, PP_UNBOUND | PP_LIST, PP_PAGE, list_workers)                              \
     X(POST, "/v1/workers/drain", ADMIN, PP_UNBOUND | PP_JSON, "", drain_worker)                           \
     X(GET, "/v1/hosts", READ, PP_UNBOUND | PP_LIST, PP_PAGE "state q sort ", list_hosts)                  \

@@ -131,7 +131,8 @@ static struct answer answer_open(const struct pp_call *call, const struct explai
  * do. */
 static struct answer answer_import(const struct pp_call *call, const struct explain_state *s)
 {
-    struct pp_plan_decision d = pp_plan_decide(PP_REFRESH_KNOWN, false, &s->photo.photo, s->date);
+    struct pp_plan_decision d =
+        pp_plan_decide(PP_REFRESH_KNOWN, false, &s->photo.photo, call->o->params->ladder_max_ms, s->date);
 
     if (d.what == PP_PLAN_KNOWN)
         return (struct answer){"known",
@@ -175,8 +176,9 @@ static void put_host(struct pp_call *call, const struct explain_state *s)
                       PP_TIME("slow_until", pp_shown_date(call, s->slow_until)));
 }
 
-static void put_ladder(struct pp_buf *b, const struct explain_state *s)
+static void put_ladder(struct pp_call *call, const struct explain_state *s)
 {
+    struct pp_buf *b = &call->out;
     const struct pp_photo *photo = &s->photo.photo;
     char code[PP_CODE_NAME_MAX];
     int64_t retry_at = 0;
@@ -185,7 +187,7 @@ static void put_ladder(struct pp_buf *b, const struct explain_state *s)
         pp_json_null(b, "ladder");
         return;
     }
-    bool skips = pp_ladder_skip(photo, s->date, &retry_at);
+    bool skips = pp_ladder_skip(photo, call->o->params->ladder_max_ms, s->date, &retry_at);
     PP_JSON_OBJECT(b, "ladder", PP_STR("code", pp_code_name(photo->fail_code, code)),
                    PP_STR("detail", photo->fail_detail), PP_UINT("streak", photo->fail_streak),
                    PP_UINT("skips", photo->skips), PP_TIME("failed_at", photo->failed_at),
@@ -235,7 +237,7 @@ static void send_answer(struct pp_call *call)
                     PP_STR("code", s->code ? pp_code_name(s->code, code) : NULL));
     put_limit(call, s);
     put_host(call, s);
-    put_ladder(b, s);
+    put_ladder(call, s);
     put_route(call, s);
     put_known(b, &p->photo);
     PP_JSON_OBJECT_IF(b, "task", p->open, PP_STR("state", p->claimed ? "claimed" : "waiting"),

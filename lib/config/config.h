@@ -205,6 +205,9 @@ struct pp_config {
         int64_t believe_ms; /* for this long, a host that answers only "absent" is not believed */
     } hosts;
     struct {
+        int64_t max_ms; /* 0: there is no ladder */
+    } ladder;
+    struct {
         int64_t interval_ms;
         int64_t min_samples;
         int64_t half_life_ms;

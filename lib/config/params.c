@@ -72,6 +72,7 @@ static const struct pp_section sections[] = {
     {"fetch", "Transfers from untrusted hosts."},
     {"retry", "Failures that may pass."},
     {"hosts", "Photo hosts that are down, or answer that all photos are missing."},
+    {"ladder", "Imports that are answered from a photo's recorded failure."},
     {"router", "Learning the tier of a client's host."},
     {"keep", "Hashing and writing what was fetched."},
     {"events", "The numbered stream of results and progress."},
@@ -201,6 +202,8 @@ P(DURATION, "hosts.wait", hosts.wait_ms, "15m", SEC(1), DAY(1), LIVE,
   "A photo waits so long for a host whose breaker is open; then it fails with host_down.")
 P(DURATION, "hosts.believe", hosts.believe_ms, "2h", SEC(1), DAY(7), LIVE,
   "Failures of a host that answers 403, 404 or no image to nearly everything are held back so long.")
+P(DURATION, "ladder.max", ladder.max_ms, "24h", 0, DAY(365), LIVE,
+  "The first import so long after a failure (403, 404, 410) asks the host again; 0: every import does.")
 
 P(DURATION, "router.interval", router.interval_ms, "10s", SEC(1), HR(1), LIVE,
   "How often routes are computed.")

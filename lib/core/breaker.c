@@ -43,7 +43,7 @@ static double limit_of(bool known, double share, double deviation, double n)
 static bool unreachable(const struct pp_host_stats *s)
 {
     const struct pp_host_usual *u = &s->usual;
-    double run = s->connect_run;
+    double run = s->runs.connect;
     return run >= PP_BREAKER_RUN && (!u->known || significant(run, run, u->connect, u->answers, u->answers));
 }
 
@@ -51,11 +51,11 @@ static bool errors(const struct pp_host_stats *s, int64_t now_ms)
 {
     const struct pp_host_usual *u = &s->usual;
     struct pp_host_counts w = pp_host_window(s, now_ms);
-    double n = w.answers, run = s->failed_run;
-    if (n <= 0 || w.failures / n < limit_of(u->known, u->failed, u->failed_deviation, n))
+    double n = w.answers, run = s->runs.failed;
+    if (n < PP_HOST_WINDOW_MIN || w.failures / n < limit_of(u->known, u->failed, u->failed_deviation, n))
         return false;
     if (!u->known)
-        return n >= PP_BREAKER_FIRST_HOUR;
+        return true;
     return significant(w.failures, n, u->failed, u->answers, u->answers) ||
            significant(run, run, u->failed, u->answers, u->answers);
 }
@@ -68,16 +68,36 @@ static double absent_share(const struct pp_host_stats *s, int64_t now_ms, double
     return *photos > 0 ? w.absent / *photos : 0;
 }
 
+/* Returns the usual absent share of the host. Without a closed slice it is that of the photos before
+ * the latest absent ones in a row; 1 if there are none: a host that has never had a photo is the
+ * merchant's fault. */
+static double usual_absent(const struct pp_host_stats *s)
+{
+    struct pp_host_counts open = pp_host_open(s);
+    double before = open.answers - open.failures - (double)s->runs.absent;
+
+    if (s->usual.decided > 0)
+        return s->usual.absent;
+    return before > 0 ? (open.absent - (double)s->runs.absent) / before : 1;
+}
+
+/* Returns true if `bad` of n photos are too many absent ones. */
+static bool too_absent(const struct pp_host_usual *u, double bad, double n)
+{
+    return n >= PP_BREAKER_PHOTOS && bad / n >= PP_BREAKER_ABSENT_NOW &&
+           (u->decided == 0 || significant(bad, n, u->absent, u->decided, u->decided));
+}
+
+/* The window may hold many photos that a busy host had until a moment ago. The photos in a row show
+ * that it has none any more. */
 static bool absent(struct pp_breaker *b, const struct pp_host_stats *s, int64_t now_ms)
 {
     const struct pp_host_usual *u = &s->usual;
-    double photos, share = absent_share(s, now_ms, &photos);
-    if (photos < PP_BREAKER_PHOTOS)
-        return false;
-    if (share < PP_BREAKER_ABSENT_USUAL)
+    double photos, share = absent_share(s, now_ms, &photos), run = s->runs.absent;
+    if (photos >= PP_BREAKER_PHOTOS && share < PP_BREAKER_ABSENT_USUAL)
         b->believed = false;
-    return !b->believed && share >= PP_BREAKER_ABSENT_NOW && u->absent < PP_BREAKER_ABSENT_USUAL &&
-           significant(share * photos, photos, u->absent, u->decided, u->decided);
+    return !b->believed && usual_absent(s) < PP_BREAKER_ABSENT_USUAL &&
+           (too_absent(u, share * photos, photos) || too_absent(u, run, run));
 }
 
 /* --- changes of state --- */

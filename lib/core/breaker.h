@@ -7,8 +7,8 @@
  *     '----------------- PP_BREAKER_SUCCESSES outcomes are no failure --------'
  *
  * Closed to open, judged on the window (host_stats.h):
- *   errors       at least 35 % failed, and at least 3 deviations more than usual, and significant.
- *                With less than an hour of history: at least 50 % of at least 20 answers.
+ *   errors       of at least 20 answers, at least 35 % failed, and at least 3 deviations more than
+ *                usual, and significant. With less than an hour of history: at least 50 % failed.
  *   unreachable  5 connection failures in a row, none between them answered, and significant.
  *   absent       at least 95 % of at least 30 photos are absent, usually less than half, and
  *                significant.
@@ -56,10 +56,9 @@ enum {
     PP_BREAKER_PROBE_MS = 5 * 60 * 1000,
     PP_BREAKER_PROBE_MAX_MS = 2 * 60 * 60 * 1000,
     PP_BREAKER_SUCCESSES = 8,
-    PP_BREAKER_PROBES_MAX = 3,  /* requests of a half-open breaker without a good outcome */
-    PP_BREAKER_RUN = 5,         /* connection failures in a row */
-    PP_BREAKER_FIRST_HOUR = 20, /* least answers, with less than an hour of history */
-    PP_BREAKER_PHOTOS = 30      /* least photos for ABSENT */
+    PP_BREAKER_PROBES_MAX = 3, /* requests of a half-open breaker without a good outcome */
+    PP_BREAKER_RUN = 5,        /* connection failures in a row */
+    PP_BREAKER_PHOTOS = 30     /* least photos for ABSENT */
 };
 #define PP_BREAKER_SHARE        0.35
 #define PP_BREAKER_SHARE_FIRST  0.5 /* with less than an hour of history */

@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "photopool/code.h"
 
-_Static_assert(PP_HOST_BATCH_NUMBERS == PP_HOST_CLASSES + 4,
+_Static_assert(PP_HOST_BATCH_NUMBERS == PP_HOST_CLASSES + 5,
                "a notice has a number for each member of a batch");
 _Static_assert(PP_HOST_SLICES <= UINT8_MAX && PP_HOST_MOMENTS <= UINT8_MAX,
                "counts of slices and moments fit");
@@ -84,6 +84,11 @@ static uint32_t add_capped(uint32_t a, uint32_t b)
     return a > UINT32_MAX - b ? UINT32_MAX : a + b;
 }
 
+static uint32_t capped(uint64_t n)
+{
+    return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
+}
+
 /* Sums of a batch, in 64 bits, so that they can't overflow. */
 struct sums {
     uint64_t answers, failures, answered;
@@ -100,16 +105,21 @@ static struct sums sums_of(const struct pp_host_batch *b)
     return t;
 }
 
-static void append(uint32_t *connect_run, uint32_t *failed_run, const struct pp_host_batch *later)
+/* Adds the outcomes of `later`, which follow those of the runs. */
+static void append(struct pp_host_runs *runs, const struct pp_host_batch *later)
 {
     struct sums t = sums_of(later);
-    *connect_run = t.answered ? later->connect_run : add_capped(*connect_run, later->connect_run);
-    *failed_run = t.failures < t.answers ? later->failed_run : add_capped(*failed_run, later->failed_run);
+    const struct pp_host_runs *r = &later->runs;
+    bool found = t.answers - t.failures > later->count[PP_HOST_ABSENT];
+
+    runs->connect = t.answered ? r->connect : add_capped(runs->connect, r->connect);
+    runs->failed = t.failures < t.answers ? r->failed : add_capped(runs->failed, r->failed);
+    runs->absent = found ? r->absent : add_capped(runs->absent, r->absent);
 }
 
 void pp_host_batch_append(struct pp_host_batch *batch, const struct pp_host_batch *later)
 {
-    append(&batch->connect_run, &batch->failed_run, later);
+    append(&batch->runs, later);
     for (int c = 0; c < PP_HOST_CLASSES; c++)
         batch->count[c] = add_capped(batch->count[c], later->count[c]);
     batch->sum_ms += later->sum_ms;
@@ -123,8 +133,9 @@ void pp_host_batch_add(struct pp_host_batch *batch, enum pp_host_class c, int64_
     double t = ms > 0 ? (double)ms : 0;
     struct pp_host_batch one = {.sum_ms = t, .sum_sq_ms = t * t};
     one.count[c] = 1;
-    one.connect_run = c == PP_HOST_CONNECT;
-    one.failed_run = classes[c].failed;
+    one.runs.connect = c == PP_HOST_CONNECT;
+    one.runs.failed = classes[c].failed;
+    one.runs.absent = c == PP_HOST_ABSENT;
     pp_host_batch_append(batch, &one);
 }
 
@@ -140,8 +151,9 @@ void pp_host_batch_pack(const struct pp_host_batch *batch, double v[PP_HOST_BATC
         v[c] = batch->count[c];
     v[PP_HOST_CLASSES] = batch->sum_ms;
     v[PP_HOST_CLASSES + 1] = batch->sum_sq_ms;
-    v[PP_HOST_CLASSES + 2] = batch->connect_run;
-    v[PP_HOST_CLASSES + 3] = batch->failed_run;
+    v[PP_HOST_CLASSES + 2] = batch->runs.connect;
+    v[PP_HOST_CLASSES + 3] = batch->runs.failed;
+    v[PP_HOST_CLASSES + 4] = batch->runs.absent;
 }
 
 static bool read_count(double v, uint32_t *out)
@@ -158,9 +170,10 @@ bool pp_host_batch_unpack(struct pp_host_batch *batch, const double v[PP_HOST_BA
     bool ok = b.sum_ms >= 0 && isfinite(b.sum_ms) && b.sum_sq_ms >= 0 && isfinite(b.sum_sq_ms);
     for (int c = 0; c < PP_HOST_CLASSES; c++)
         ok = ok && read_count(v[c], &b.count[c]);
-    ok = ok && read_count(v[PP_HOST_CLASSES + 2], &b.connect_run) &&
-         read_count(v[PP_HOST_CLASSES + 3], &b.failed_run) && b.connect_run <= b.count[PP_HOST_CONNECT] &&
-         b.failed_run <= sums_of(&b).failures;
+    ok = ok && read_count(v[PP_HOST_CLASSES + 2], &b.runs.connect) &&
+         read_count(v[PP_HOST_CLASSES + 3], &b.runs.failed) &&
+         read_count(v[PP_HOST_CLASSES + 4], &b.runs.absent) && b.runs.connect <= b.count[PP_HOST_CONNECT] &&
+         b.runs.failed <= sums_of(&b).failures && b.runs.absent <= b.count[PP_HOST_ABSENT];
     *batch = ok ? b : (struct pp_host_batch){0};
     return ok;
 }
@@ -245,6 +258,15 @@ struct pp_host_counts pp_host_fresh(const struct pp_host_stats *s)
     return s->fresh;
 }
 
+struct pp_host_counts pp_host_open(const struct pp_host_stats *s)
+{
+    struct sums t = sums_of(&s->open);
+
+    return (struct pp_host_counts){.answers = capped(t.answers),
+                                   .failures = capped(t.failures),
+                                   .absent = s->open.count[PP_HOST_ABSENT]};
+}
+
 struct pp_host_counts pp_host_window(const struct pp_host_stats *s, int64_t now_ms)
 {
     return count_window(s, now_ms, PP_HOST_WINDOW_MIN, false);
@@ -259,7 +281,7 @@ void pp_host_restart(struct pp_host_stats *s)
 {
     s->moment_n = 0;
     s->fresh = (struct pp_host_counts){0};
-    s->connect_run = s->failed_run = 0;
+    s->runs = (struct pp_host_runs){0};
 }
 
 /* --- what is usual --- */
@@ -337,11 +359,6 @@ static void latency(const struct pp_host_stats *s, struct pp_host_usual *u)
     }
     u->ms = median(mean, s->slice_n);
     u->ms_deviation = median(spread, s->slice_n);
-}
-
-static uint32_t capped(uint64_t n)
-{
-    return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
 }
 
 static void update_usual(struct pp_host_stats *s)
@@ -450,7 +467,7 @@ void pp_host_merge(struct pp_host_stats *s, const struct pp_host_batch *batch, i
     pp_host_advance(s, now_ms);
     if (t.answers == 0)
         return;
-    append(&s->connect_run, &s->failed_run, batch);
+    append(&s->runs, batch);
     pp_host_batch_append(&s->open, batch);
     add_moment(s, batch);
     s->fresh.answers = add_capped(s->fresh.answers, capped(t.answers));

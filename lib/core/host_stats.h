@@ -46,17 +46,23 @@ enum {
     PP_HOST_WINDOW_PHOTOS_MIN = 30, /* the same, for photos that were decided */
     PP_HOST_GROUP_MIN = 20,
     PP_HOST_KNOWN_MS = 60 * 60 * 1000, /* after this time the usual shares are known */
-    PP_HOST_BATCH_NUMBERS = 12         /* numbers of a packed batch */
+    PP_HOST_BATCH_NUMBERS = 13         /* numbers of a packed batch */
+};
+
+/* Outcomes in a row, up to the latest one. */
+struct pp_host_runs {
+    /* Connection failures since the last answer. An answer is any outcome except a failure to
+     * connect, a timeout, a broken connection and a TLS error. */
+    uint32_t connect;
+    uint32_t failed; /* failures since the last outcome that was none */
+    uint32_t absent; /* absent photos since the last photo that was decided and not absent */
 };
 
 /* Outcomes of one host, summed. All zero: none. */
 struct pp_host_batch {
     uint32_t count[PP_HOST_CLASSES];
     double sum_ms, sum_sq_ms; /* of the durations of all outcomes, and of their squares */
-    /* Connection failures since the last answer. An answer is any outcome except a failure to
-     * connect, a timeout, a broken connection and a TLS error; those neither count nor end a run. */
-    uint32_t connect_run;
-    uint32_t failed_run; /* failures since the last outcome that was none */
+    struct pp_host_runs runs;
 };
 
 /* Returns the class of an outcome with this code of photopool/code.h; 0 is PP_HOST_OK. */
@@ -88,7 +94,7 @@ struct pp_host_usual {
     bool known;                     /* there is an hour of history */
     uint32_t answers;               /* number of answers behind the shares, capped */
     float failed, failed_deviation; /* failure share */
-    /* PP_HOST_CONNECT / (PP_HOST_CONNECT + answers as in connect_run), over all slices */
+    /* PP_HOST_CONNECT / (PP_HOST_CONNECT + answers as in struct pp_host_runs), over all slices */
     float connect;
     float absent;           /* absent share; 0 if no photo was decided */
     uint32_t decided;       /* number of photos behind `absent`, capped */
@@ -118,7 +124,7 @@ struct pp_host_stats {
     int64_t open_slot;
     struct pp_host_batch open;   /* the open slice */
     struct pp_host_counts fresh; /* since pp_host_restart() */
-    uint32_t connect_run, failed_run;
+    struct pp_host_runs runs;
     struct pp_host_usual usual;
 };
 
@@ -137,6 +143,8 @@ bool pp_host_stats_idle(const struct pp_host_stats *s, int64_t now_ms);
 
 /* Returns the outcomes since pp_host_restart(). */
 struct pp_host_counts pp_host_fresh(const struct pp_host_stats *s);
+/* Returns the outcomes of the open slice. */
+struct pp_host_counts pp_host_open(const struct pp_host_stats *s);
 /* Returns the answers of the last minute, or the last PP_HOST_WINDOW_MIN answers if those are
  * more. */
 struct pp_host_counts pp_host_window(const struct pp_host_stats *s, int64_t now_ms);

@@ -6,13 +6,13 @@ bool pp_ladder_counts(uint16_t code)
     return code == 403 || code == 404 || code == 410;
 }
 
-bool pp_ladder_skip(const struct pp_photo *photo, int64_t now_ms, int64_t *retry_at_ms)
+bool pp_ladder_skip(const struct pp_photo *photo, int64_t ladder_max_ms, int64_t now_ms, int64_t *retry_at_ms)
 {
     if (photo->skips + 1 >= photo->fail_streak)
         return false;
-    if (now_ms < photo->failed_at || now_ms - photo->failed_at >= PP_LADDER_MAX_MS)
+    if (now_ms < photo->failed_at || now_ms - photo->failed_at >= ladder_max_ms)
         return false;
-    *retry_at_ms = photo->failed_at + PP_LADDER_MAX_MS;
+    *retry_at_ms = photo->failed_at + ladder_max_ms;
     return true;
 }
 
@@ -22,7 +22,7 @@ static bool has_text(const char *s)
 }
 
 struct pp_plan_decision pp_plan_decide(enum pp_refresh refresh, bool replay, const struct pp_photo *photo,
-                                       int64_t now_ms)
+                                       int64_t ladder_max_ms, int64_t now_ms)
 {
     struct pp_plan_decision d = {.what = PP_PLAN_FETCH};
     if (!photo->found || refresh == PP_REFRESH_ALWAYS)
@@ -32,7 +32,8 @@ struct pp_plan_decision pp_plan_decide(enum pp_refresh refresh, bool replay, con
         d.what = PP_PLAN_KNOWN;
         return d;
     }
-    if (!replay && pp_ladder_counts(photo->fail_code) && pp_ladder_skip(photo, now_ms, &d.retry_at_ms))
+    if (!replay && pp_ladder_counts(photo->fail_code) &&
+        pp_ladder_skip(photo, ladder_max_ms, now_ms, &d.retry_at_ms))
         d.what = PP_PLAN_SKIP;
     else if (has_bytes && (has_text(photo->etag) || has_text(photo->last_modified)))
         d.what = PP_PLAN_FETCH_CONDITIONAL;

@@ -13,8 +13,9 @@
  *
  * The ladder decides when a photo that failed for good is due. After the first final failure the
  * next import fetches the photo again. After the second failure in a row, the next import is
- * answered from the record; after the third, the next two imports; and so on. PP_LADDER_MAX_MS
- * after a failure the photo is fetched in any case. A success ends the streak.
+ * answered from the record; after the third, the next two imports; and so on. ladder_max_ms
+ * (parameter ladder.max) after a failure the photo is fetched in any case; with 0 there is no
+ * ladder. A success ends the streak.
  *
  * Only http_403, http_404 and http_410 count: the host works, the answer concerns this photo, and
  * the answer seldom changes within a day. Failures of hosts and networks end by themselves.
@@ -42,18 +43,17 @@ struct pp_plan_decision {
     int64_t retry_at_ms;
 };
 
-#define PP_LADDER_MAX_MS 86400000
-
 /* Returns true if a final failure with this code counts for the ladder. */
 bool pp_ladder_counts(uint16_t code);
 
 /* Returns true if the next import of the photo, at now_ms (wall), is answered from the record.
  * *retry_at_ms is then the latest time at which the photo is fetched again. A failure in the future
  * (the clock was set back) does not count. */
-bool pp_ladder_skip(const struct pp_photo *photo, int64_t now_ms, int64_t *retry_at_ms);
+bool pp_ladder_skip(const struct pp_photo *photo, int64_t ladder_max_ms, int64_t now_ms,
+                    int64_t *retry_at_ms);
 
 /* Decides for one photo from its record, as the store returned it. now_ms is wall time. */
 struct pp_plan_decision pp_plan_decide(enum pp_refresh refresh, bool replay, const struct pp_photo *photo,
-                                       int64_t now_ms);
+                                       int64_t ladder_max_ms, int64_t now_ms);
 
 #endif

@@ -152,6 +152,7 @@ static void set_params(struct scale_node *n)
                                    .hosts_wait_ms = 900000,
                                    .hosts_doubt_ms = 3000,
                                    .hosts_believe_ms = 7200000,
+                                   .ladder_max_ms = 86400000,
                                    .router_interval_ms = 60000,
                                    .router_half_life_ms = 600000,
                                    .router_min_samples = 5,

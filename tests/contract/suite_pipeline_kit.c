@@ -52,6 +52,7 @@ static void default_params(struct world *w)
         .retry = {.max_attempts = 3, .delays_ms = w->delays, .n_delays = 2},
         .hosts_wait_ms = 900000,
         .hosts_believe_ms = 7200000,
+        .ladder_max_ms = 86400000,
         .router_interval_ms = 1000,
         .router_half_life_ms = 600000,
         .router_min_samples = 5,

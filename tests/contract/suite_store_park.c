@@ -1,5 +1,5 @@
-/* suite_store_park.c: tests tasks that are parked while their host is open or slow, and the failures
- * that an operator lets the store forget. */
+/* suite_store_park.c: tests tasks that are parked while their host is open or slow, and forgetting
+ * recorded failures. */
 #include <stdio.h>
 #include <string.h>
 
@@ -172,6 +172,41 @@ static void unparking_a_due_task_lets_it_be_due(void **state)
     assert_int_equal(r->tasks, 1);
     is_row(&r->backlog[0], "c", 0, k->now - MINUTE);
     assert_int_equal(sk_claim_photo(k, "c", "p")->wait_until_ms, 0);
+}
+
+/* A few tasks are let out while the others stay parked. */
+static void probes_are_let_out(void **state)
+{
+    struct store_kit *k = *state;
+    static const char *const clients[] = {"d", "c"};
+    int64_t start = k->now, end = start + 15 * MINUTE;
+    sk_plan(k, "c", "b_0", "z: late/h");
+    const struct pp_task *late = sk_claim_photo(k, "c", "late");
+    assert_false(sk_back(k, KIT_WORKER, late, PP_SETTLE_RETRY, 1, start + 5 * MINUTE));
+    sk_plan(k, "c", "b_1", "a: p/h q/h r/h s/other");
+    sk_plan(k, "d", "b_2", "a: p/h");
+    assert_int_equal(park(k, 10 * MINUTE, 15 * MINUTE)->tasks, 4);
+    park_row(k, (struct pp_park_row){"d", "h", start + MINUTE, end, false});
+    k->now += SECOND;
+    struct pp_store_unpark r = {.domain = "h", .clients = clients, .n = 2, .probes = 3, .now_ms = k->now};
+    KIT_OK(k, unpark, &r);
+    assert_int_equal(r.tasks, 3); /* one of d, two of c */
+    assert_int_equal(r.n_backlog, 2);
+    is_row(&r.backlog[0], "d", 0, k->now);
+    is_row(&r.backlog[1], "c", 0, k->now);
+    struct pp_store_claim *c = sk_claim(k, "c", 0, 10);
+    assert_int_equal(c->n, 3);
+    for (size_t i = 0; i < c->n; i++)
+        assert_int_equal(c->tasks[i].wait_until_ms, strcmp(c->tasks[i].domain, "h") == 0 ? end : 0);
+    c = sk_claim(k, "d", 0, 10);
+    assert_int_equal(c->n, 1);
+    assert_int_equal(c->tasks[0].wait_until_ms, end);
+    KIT_OK(k, unpark, &r);
+    assert_int_equal(r.tasks, 1); /* `late` would not be due without its host */
+    KIT_OK(k, unpark, &r);
+    assert_int_equal(r.tasks, 0);
+    assert_int_equal(park(k, 10 * MINUTE, 15 * MINUTE)->tasks, 2); /* nobody has claimed the probe */
+    assert_int_equal(sk_claim(k, "c", 0, 10)->n, 0);
 }
 
 static void claimed_tasks_are_not_parked(void **state)
@@ -440,6 +475,7 @@ static const struct CMUnitTest tests[] = {
     T(a_pause_sets_no_end),
     T(unparked_tasks_are_due_at_their_own_time),
     T(unparking_a_due_task_lets_it_be_due),
+    T(probes_are_let_out),
     T(claimed_tasks_are_not_parked),
     T(a_task_is_planned_parked),
     T(a_task_is_handed_back_parked),

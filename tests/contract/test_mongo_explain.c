@@ -151,6 +151,10 @@ static void some_parks(struct store_kit *k)
     KIT_OK(k, host_clients, &hosts);
     assert_int_equal(hosts.n, 2);
     assert_int_equal(hosts.tasks, 3);
+    struct pp_store_unpark probes = {
+        .domain = "x", .clients = clients, .n = 3, .probes = 2, .now_ms = k->now};
+    KIT_OK(k, unpark, &probes);
+    assert_int_equal(probes.tasks, 2);
     struct pp_store_unpark one = {.domain = "d", .clients = clients, .n = 1, .now_ms = k->now};
     struct pp_store_unpark two = {.domain = "x", .clients = clients + 1, .n = 2, .now_ms = k->now};
     KIT_OK(k, unpark, &one);

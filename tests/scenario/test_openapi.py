@@ -409,6 +409,8 @@ def operators(r):
     wait_until(lambda: api("listRoutes")["routes"], 30, "a route is learned")
     api("listRoutes", query=[("client", "42"), ("domain", "a.example"), ("limit", 1)])
     api("listRoutes", query=[("client", "43")], key="bound", due=404)
+    check(api("deleteLadder", query=[("client", "42"), ("domain", "gone.example")])["photos"] >= 0, "photos")
+    api("deleteLadder", query=[("client", "43")], key="bound", due=404)
     page = api("listErrors", query=[("limit", 5)], key="submitter")
     api("listErrors", query=[("after", page["next"])])
     same([x["code"] for x in page["requests"]], api.document["components"]["schemas"]["Problem"]["properties"]["code"]["enum"], "codes of problems")

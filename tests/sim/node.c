@@ -56,6 +56,7 @@ static void set_params(struct sim_part *part)
                             .hosts_wait_ms = 60000,
                             .hosts_doubt_ms = 3000,
                             .hosts_believe_ms = 120000,
+                            .ladder_max_ms = 86400000,
                             .router_interval_ms = c->router_interval_ms,
                             .router_half_life_ms = 600000,
                             .router_save_ms = c->router_save_ms,

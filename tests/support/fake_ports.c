@@ -371,6 +371,14 @@ STORE(store_put_client, pp_store_put_client)
     return fake_later(&F->back, &r->req, F->err);
 }
 
+STORE(store_forget_failures, pp_store_forget_failures)
+{
+    snprintf(F->forgotten, sizeof(F->forgotten), "%s %s", r->client ? r->client : "*",
+             r->domain ? r->domain : "*");
+    r->photos = 3;
+    return fake_later(&F->back, &r->req, F->err);
+}
+
 STORE(store_routes, pp_store_routes)
 {
     r->rows = pp_arena_array(r->req.arena, FAKE_MAX, sizeof(*r->rows));
@@ -441,6 +449,7 @@ void fake_store_open(struct fake_store *f, struct pp_loop *loop)
                                                  .rejected = store_rejected,
                                                  .clients = store_clients,
                                                  .put_client = store_put_client,
+                                                 .forget_failures = store_forget_failures,
                                                  .routes = store_routes,
                                                  .queue = store_queue,
                                                  .host_clients = store_host_clients,

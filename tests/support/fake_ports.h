@@ -70,6 +70,7 @@ struct fake_store {
     struct pp_store_results results_asked;
     struct pp_store_replay replay_asked;
     char put_client[65];
+    char forgotten[330];    /* client and domain of the failures to forget, "*" for any */
     char put_headers[4200]; /* "" if the client has none */
     /* A request for results with a larger limit than this ends with PP_ENOMEM; 0 means that none
      * does. */

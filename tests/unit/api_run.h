@@ -62,6 +62,7 @@ static inline int api_open(void **state)
         .n_tiers = 3,
         .policy = {.ports = ports, .n_ports = 2},
         .client_rpm = 600,
+        .ladder_max_ms = 86400000,
         .client_concurrency = 16,
         .high_water = 1000,
         .max_body = 32 << 20,

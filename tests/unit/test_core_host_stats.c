@@ -127,10 +127,10 @@ static void runs_go_on_from_batch_to_batch(void **state)
         pp_host_merge(&s, &a, START);
         pp_host_merge(&s, &b, START);
         pp_host_batch_append(&a, &b);
-        assert_int_equal(a.connect_run, cases[i].connect_run);
-        assert_int_equal(a.failed_run, cases[i].failed_run);
-        assert_int_equal(s.connect_run, cases[i].connect_run);
-        assert_int_equal(s.failed_run, cases[i].failed_run);
+        assert_int_equal(a.runs.connect, cases[i].connect_run);
+        assert_int_equal(a.runs.failed, cases[i].failed_run);
+        assert_int_equal(s.runs.connect, cases[i].connect_run);
+        assert_int_equal(s.runs.failed, cases[i].failed_run);
         pp_host_stats_fini(&s);
     }
 }

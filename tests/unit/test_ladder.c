@@ -11,6 +11,7 @@
 #include "photopool/code.h"
 
 #define HOUR 3600000
+#define DAY  (24 * (int64_t)HOUR) /* as ladder.max */
 
 static void which_codes_climb(void **state)
 {
@@ -35,8 +36,8 @@ static void each_failure_skips_one_import_more(void **state)
     int64_t now = 1000 * (int64_t)HOUR, retry_at = 0;
     uint32_t skipped = 0;
     for (int import = 0; import < 500; import++, now += 60000) {
-        if (pp_ladder_skip(&l, now, &retry_at)) {
-            assert_int_equal(retry_at, l.failed_at + PP_LADDER_MAX_MS);
+        if (pp_ladder_skip(&l, DAY, now, &retry_at)) {
+            assert_int_equal(retry_at, l.failed_at + DAY);
             l.skips++;
             skipped++;
             continue;
@@ -46,6 +47,19 @@ static void each_failure_skips_one_import_more(void **state)
         skipped = 0;
     }
     assert_int_equal(l.fail_streak, 32);
+}
+
+/* The parameter says how long a failure counts; with 0 none does. */
+static void the_parameter_is_the_longest_time(void **state)
+{
+    (void)state;
+    const struct pp_photo l = {.fail_streak = 9, .failed_at = HOUR};
+    int64_t retry_at = 0;
+    assert_true(pp_ladder_skip(&l, 5000, HOUR + 4999, &retry_at));
+    assert_int_equal(retry_at, HOUR + 5000);
+    assert_false(pp_ladder_skip(&l, 5000, HOUR + 5000, &retry_at));
+    assert_false(pp_ladder_skip(&l, 0, HOUR, &retry_at));
+    assert_true(pp_ladder_skip(&l, 100 * DAY, 99 * DAY, &retry_at));
 }
 
 static void a_day_at_most(void **state)
@@ -73,7 +87,7 @@ static void a_day_at_most(void **state)
         int64_t retry_at = -7;
         const struct pp_photo l = {
             .fail_streak = cases[i].streak, .skips = cases[i].skips, .failed_at = HOUR};
-        assert_int_equal(pp_ladder_skip(&l, cases[i].now_ms, &retry_at), cases[i].skip);
+        assert_int_equal(pp_ladder_skip(&l, DAY, cases[i].now_ms, &retry_at), cases[i].skip);
         assert_int_equal(retry_at, cases[i].skip ? 25 * (int64_t)HOUR : -7);
     }
 }
@@ -84,6 +98,7 @@ int main(void)
         cmocka_unit_test(which_codes_climb),
         cmocka_unit_test(each_failure_skips_one_import_more),
         cmocka_unit_test(a_day_at_most),
+        cmocka_unit_test(the_parameter_is_the_longest_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,8 @@
 
 #include "core/plan.h"
 
-#define NOW 1795000000000
+#define NOW        1795000000000
+#define LADDER_MAX 86400000
 
 /* Records of photos that have not failed. `nothing` stands for no record, `empty` has no stored
  * photo. The other records have a stored photo: `etag` and `date` with that validator, `bare` with
@@ -32,7 +33,7 @@ static const struct pp_photo twice = {
 static const struct pp_photo due = {
     .found = true, .fail_code = 404, .fail_streak = 2, .skips = 1, .failed_at = NOW - 1000};
 static const struct pp_photo old = {
-    .found = true, .fail_code = 410, .fail_streak = 9, .failed_at = NOW - PP_LADDER_MAX_MS};
+    .found = true, .fail_code = 410, .fail_streak = 9, .failed_at = NOW - LADDER_MAX};
 static const struct pp_photo gone = {.found = true,
                                      .object = {.type = 1},
                                      .etag = "\"x\"",
@@ -61,17 +62,26 @@ static void every_record_under_every_refresh(void **state)
         for (int refresh = PP_REFRESH_KNOWN; refresh <= PP_REFRESH_ALWAYS; refresh++)
             for (int replay = 0; replay < 2; replay++) {
                 struct pp_plan_decision d =
-                    pp_plan_decide((enum pp_refresh)refresh, replay, cases[i].photo, NOW);
+                    pp_plan_decide((enum pp_refresh)refresh, replay, cases[i].photo, LADDER_MAX, NOW);
                 int expected = replay ? cases[i].replay[refresh] : cases[i].plain[refresh];
                 if ((int)d.what != expected)
                     print_message("case %zu, %d, %d\n", i, refresh, replay);
                 assert_int_equal(d.what, expected);
-                assert_int_equal(d.retry_at_ms, expected == S ? NOW - 1000 + PP_LADDER_MAX_MS : 0);
+                assert_int_equal(d.retry_at_ms, expected == S ? NOW - 1000 + LADDER_MAX : 0);
             }
+}
+
+static void without_a_ladder_nothing_is_skipped(void **state)
+{
+    (void)state;
+    assert_int_equal(pp_plan_decide(PP_REFRESH_KNOWN, false, &twice, 0, NOW).what, PP_PLAN_FETCH);
+    assert_int_equal(pp_plan_decide(PP_REFRESH_CHANGED, false, &gone, 0, NOW).what,
+                     PP_PLAN_FETCH_CONDITIONAL);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_record_under_every_refresh)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_record_under_every_refresh),
+                                       cmocka_unit_test(without_a_ladder_nothing_is_skipped)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

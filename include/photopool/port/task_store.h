@@ -219,12 +219,14 @@ struct pp_store_unpark {
     const char *domain;
     const char *const *clients; /* n clients, each once */
     size_t n;
-    /* Not 0: lets only so many parked tasks out, as probes of the host: they are due now and keep
-     * their wait_until_ms, and all other tasks stay as they are. 0: unparks all. */
+    /* Not 0: lets at most this many parked tasks out, as probes of the host: they are due now and
+     * keep their wait_until_ms. All other tasks stay as they are, also those that would be due later
+     * without their host. If it is repeated, it lets others out. 0: unparks all. */
     uint32_t probes;
     int64_t now_ms;
     /* The store sets the following fields. */
-    uint64_t tasks; /* number of tasks that were parked, or had a wait_until_ms */
+    /* number of tasks that were parked, or had a wait_until_ms; with `probes`, of those let out */
+    uint64_t tasks;
     /* the queues of these tasks, each with the earliest due time of one of them */
     struct pp_backlog_row *backlog;
     size_t n_backlog;

@@ -14,7 +14,7 @@ typedef bool change_fn(struct pp_task_times *times, const void *how, const struc
 struct changing {
     struct pp_memory_store *s;
     const struct pp_req *req;
-    uint64_t tasks;
+    uint64_t tasks, most;           /* number of tasks that changed; at most this many may */
     struct pp_backlog_row *backlog; /* has room for all queues of the clients */
     size_t n_backlog;
 };
@@ -31,6 +31,11 @@ static bool unpark_task(struct pp_task_times *times, const void *how, const stru
     return pp_task_unpark(times, pp_ms_server_time(req, *(const int64_t *)how));
 }
 
+static bool probe_task(struct pp_task_times *times, const void *how, const struct pp_req *req)
+{
+    return pp_task_probe(times, pp_ms_server_time(req, *(const int64_t *)how));
+}
+
 /* Changes the waiting tasks of a client on a host. Returns false if out of memory. */
 static bool change_tasks(struct changing *c, const char *client, const char *domain, change_fn *change,
                          const void *how)
@@ -40,6 +45,8 @@ static bool change_tasks(struct changing *c, const char *client, const char *dom
     for (struct pp_node *at = d ? d->tasks.head.next : NULL; d && at != &d->tasks.head; at = at->next) {
         struct pp_ms_task *t = pp_container_of(at, struct pp_ms_task, in_domain);
         struct pp_task_times times = t->times;
+        if (c->tasks == c->most)
+            break;
         if (t->state != PP_TASK_WAITING || !change(&times, how, c->req))
             continue;
         if (!pp_ms_backlog_add(c->backlog, &c->n_backlog, c->req->arena, client, t->queue,
@@ -53,7 +60,7 @@ static bool change_tasks(struct changing *c, const char *client, const char *dom
 
 enum pp_err pp_ms_run_park(struct pp_memory_store *s, struct pp_store_park *r)
 {
-    struct changing c = {.s = s, .req = &r->req};
+    struct changing c = {.s = s, .req = &r->req, .most = UINT64_MAX};
     bool ok = true;
     r->backlog = c.backlog = pp_arena_array(r->req.arena, r->n * PP_QUEUES, sizeof *c.backlog);
     if (!c.backlog)
@@ -67,13 +74,13 @@ enum pp_err pp_ms_run_park(struct pp_memory_store *s, struct pp_store_park *r)
 
 enum pp_err pp_ms_run_unpark(struct pp_memory_store *s, struct pp_store_unpark *r)
 {
-    struct changing c = {.s = s, .req = &r->req};
+    struct changing c = {.s = s, .req = &r->req, .most = r->probes ? r->probes : UINT64_MAX};
     bool ok = true;
     r->backlog = c.backlog = pp_arena_array(r->req.arena, r->n * PP_QUEUES, sizeof *c.backlog);
     if (!c.backlog)
         return PP_ENOMEM;
     for (size_t i = 0; i < r->n && ok; i++)
-        ok = change_tasks(&c, r->clients[i], r->domain, unpark_task, &r->now_ms);
+        ok = change_tasks(&c, r->clients[i], r->domain, r->probes ? probe_task : unpark_task, &r->now_ms);
     r->tasks = c.tasks;
     r->n_backlog = c.n_backlog;
     return ok ? PP_OK : PP_ENOMEM;

@@ -201,6 +201,12 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
       " {'$max': ['$t.pk', {'$add': ['?now:i', {'$mod': ['$t.pk', 1]}]}]}, '$t.due']}]}}}, " MG_SECOND_BACK  \
       ","                                                                                                    \
       " {'$unset': ['t.pk', 't.wu']}]")                                                                      \
+    X(PROBE_FIND, FIND, PHOTOS, "host",                                                                      \
+      "{" MG_ON_HOST ", 't.pk': {'$lte': '?now:i'}, 't.due': {'$gt': '?now:i'}}", "",                        \
+      "'limit': '?limit:i', 'projection': {'t.q': 1, 't.due': 1, 't.pk': 1, 't.wu': 1}")                     \
+    X(PROBE, UPDATE_MANY, PHOTOS, "_id_",                                                                    \
+      "{" MG_ON_HOST ", 't.pk': {'$lte': '?now:i'}, 't.due': {'$gt': '?now:i'}, '_id': {'$in': '?keys:K'}}", \
+      "{'$set': {'t.due': '?now:i', 't.g': '?second:i'}, '$unset': {'t.pk': true}}")                         \
     X(HOST_CLIENT, FIND, PHOTOS, "host", "{'t.d': '?domain:s', 'c': {'$gt': '?after:s'}, 't.s': 1}", "",     \
       "'sort': {'c': 1}, 'limit': 1, 'projection': {'c': 1}")                                                \
     X(HOST_COUNT, COMMAND, PHOTOS, "",                                                                       \

@@ -3,8 +3,8 @@
  *
  * The tasks are found once, and changed by _id in slices. Each update decides by the task as it is
  * then, so that a repeated one changes nothing more, and a task that was claimed meanwhile stays as
- * it is. What it decides is pp_task_park() and pp_task_unpark(), which also tell here which of the
- * tasks found would change. */
+ * it is. What it decides is pp_task_park(), pp_task_unpark() and pp_task_probe(), which also tell
+ * here which of the tasks found would change. */
 #include <string.h>
 
 #include "steps.h"
@@ -23,9 +23,10 @@ struct change {
     struct pp_mg_thread *t;
     struct pp_arena *arena; /* of the request */
     const char *client, *domain;
-    enum pp_mg_command update; /* PARK, PAUSE or UNPARK */
+    enum pp_mg_command update; /* PARK, PAUSE, UNPARK or PROBE */
     int64_t until_ms, wait_ms; /* PARK and PAUSE: t.due; PARK: t.wu of tasks that have none */
-    int64_t now_ms;            /* UNPARK */
+    int64_t now_ms;            /* UNPARK and PROBE */
+    uint64_t most;             /* PROBE: at most this many tasks change */
     struct pp_key *keys;       /* the present slice */
     size_t n;
     int64_t due[PP_QUEUES]; /* earliest new due time in each queue; INT64_MAX: none */
@@ -37,14 +38,16 @@ struct change {
 
 static struct pp_mg_done update(struct change *c)
 {
-    const void *keys = c->keys;
     if (c->update == MQ_PARK)
         return pp_mg_write(c->t, MQ_PARK, "ssiKi", c->domain, c->client, c->until_ms,
                            PP_MG_LIST(c->keys, c->n), c->wait_ms);
     if (c->update == MQ_PAUSE)
         return pp_mg_write(c->t, MQ_PAUSE, "ssiK", c->domain, c->client, c->until_ms,
                            PP_MG_LIST(c->keys, c->n));
-    pp_assert(c->update == MQ_UNPARK && keys, "a change that is none");
+    if (c->update == MQ_PROBE)
+        return pp_mg_write(c->t, MQ_PROBE, "ssiKi", c->domain, c->client, c->now_ms,
+                           PP_MG_LIST(c->keys, c->n), pp_mg_second(c->now_ms));
+    pp_assert(c->update == MQ_UNPARK, "a change that is none");
     return pp_mg_write(c->t, MQ_UNPARK, "ssKi", c->domain, c->client, PP_MG_LIST(c->keys, c->n), c->now_ms);
 }
 
@@ -67,8 +70,9 @@ static void add_task(struct change *c, const bson_t *row)
     struct pp_task_times times = {pp_mg_doc_int(row, "t.due"), pp_mg_doc_int(row, "t.pk"),
                                   pp_mg_doc_int(row, "t.wu")};
     int64_t queue = pp_mg_doc_int(row, "t.q");
-    bool changes = c->update == MQ_UNPARK ? pp_task_unpark(&times, c->now_ms)
-                                          : pp_task_park(&times, c->until_ms, c->wait_ms);
+    bool changes = c->update == MQ_UNPARK  ? pp_task_unpark(&times, c->now_ms)
+                   : c->update == MQ_PROBE ? pp_task_probe(&times, c->now_ms)
+                                           : pp_task_park(&times, c->until_ms, c->wait_ms);
     pp_mg_require(c->t, queue >= 0 && queue < PP_QUEUES, PP_ECORRUPT);
     if (!changes || c->t->err != PP_OK)
         return;
@@ -99,6 +103,8 @@ static void change_tasks(struct change *c)
         c->due[q] = INT64_MAX;
     if (c->update == MQ_UNPARK)
         pp_mg_query(t, MQ_UNPARK_FIND, "ss", c->domain, c->client);
+    else if (c->update == MQ_PROBE)
+        pp_mg_query(t, MQ_PROBE_FIND, "ssii", c->domain, c->client, c->now_ms, (int64_t)(c->most - c->tasks));
     else
         pp_mg_query(t, MQ_PARK_FIND, "ssi", c->domain, c->client, c->until_ms);
     for (const bson_t *row; (row = pp_mg_next(t));) {
@@ -133,9 +139,10 @@ void pp_mg_unpark(struct pp_mg_thread *t, struct pp_store_unpark *r)
     struct change c = {.t = t,
                        .arena = r->req.arena,
                        .domain = r->domain,
-                       .update = MQ_UNPARK,
+                       .update = r->probes ? MQ_PROBE : MQ_UNPARK,
+                       .most = r->probes ? r->probes : UINT64_MAX,
                        .now_ms = pp_mg_server_ms(t, r->now_ms)};
-    for (size_t i = 0; i < r->n && t->err == PP_OK; i++) {
+    for (size_t i = 0; i < r->n && c.tasks < c.most && t->err == PP_OK; i++) {
         c.client = r->clients[i];
         change_tasks(&c);
     }

@@ -25,6 +25,7 @@ struct slice {
     struct pp_arena *arena;
     struct parked *found;
     size_t seen, n; /* numbers of tasks that were read, and that change */
+    uint64_t most;  /* at most this many tasks change in all slices */
     uint64_t tasks; /* number of tasks that this slice and those before it have changed */
     size_t at;      /* number of the pair (client, domain) that the slice is at */
     int64_t last;   /* number of the last task of this pair that was read */
@@ -47,6 +48,12 @@ static bool unpark_task(struct pp_task_times *times, const void *how, int64_t no
     return pp_task_unpark(times, now_ms);
 }
 
+static bool probe_task(struct pp_task_times *times, const void *how, int64_t now_ms)
+{
+    (void)how;
+    return pp_task_probe(times, now_ms);
+}
+
 /* Collects the tasks of the pair that `change` changes. Returns true if all tasks of the pair have
  * been read. */
 static bool collect(struct slice *s, int64_t client, int64_t domain, change_fn *change, const void *how,
@@ -56,7 +63,7 @@ static bool collect(struct slice *s, int64_t client, int64_t domain, change_fn *
     int64_t room = (int64_t)(PARK_SCAN - s->seen);
     sqlite3_stmt *st = pp_sq_bind(&s->w->db, PP_Q_TASK_ON_HOST, "iiii", domain, client, s->last, room);
     s->n = 0;
-    while (s->n < PARK_CHANGES && pp_sq_row(&s->w->db, st)) {
+    while (s->n < PARK_CHANGES && s->tasks + s->n < s->most && pp_sq_row(&s->w->db, st)) {
         struct parked *p = &s->found[s->n];
         seen++;
         s->last = pp_sq_col(st, 0);
@@ -66,7 +73,7 @@ static bool collect(struct slice *s, int64_t client, int64_t domain, change_fn *
     }
     pp_sq_done(st);
     s->seen = seen;
-    return s->n < PARK_CHANGES && seen < PARK_SCAN;
+    return s->tasks + s->n == s->most || (s->n < PARK_CHANGES && seen < PARK_SCAN);
 }
 
 /* Changes the tasks of one pair. Returns true if all of them have been read. */
@@ -119,7 +126,7 @@ static void end_slice(struct slice *s, size_t n_pairs)
 enum pp_err pp_sw_park(struct pp_sw *w, struct pp_store_park *r)
 {
     struct pp_sw_rows rows = {0};
-    struct slice s = {.w = w, .arena = r->req.arena, .rows = &rows};
+    struct slice s = {.w = w, .arena = r->req.arena, .most = UINT64_MAX, .rows = &rows};
     if (!begin_slice(&s))
         return w->db.err;
     if (s.at > 0 || s.last > 0)
@@ -141,12 +148,14 @@ enum pp_err pp_sw_unpark(struct pp_sw *w, struct pp_store_unpark *r)
 {
     struct pp_sw_rows rows = {0};
     struct slice s = {.w = w, .arena = r->req.arena, .rows = &rows};
+    s.most = r->probes ? r->probes : UINT64_MAX;
+    change_fn *change = r->probes ? probe_task : unpark_task;
     if (!begin_slice(&s))
         return w->db.err;
     if (s.at > 0 || s.last > 0)
         rows = (struct pp_sw_rows){r->backlog, r->n_backlog, r->n_backlog};
     while (s.at < r->n && s.seen < PARK_SCAN && w->db.err == PP_OK) {
-        if (!change_pair(&s, r->clients[s.at], r->domain, unpark_task, NULL, r->now_ms))
+        if (!change_pair(&s, r->clients[s.at], r->domain, change, NULL, r->now_ms))
             break;
         next_pair(&s);
     }

@@ -73,6 +73,7 @@ struct pp_params {
     int64_t orphans_since_ms;
     int64_t started_wall_ms;
     /* --- parameters of planning and of the API --- */
+    int64_t ladder_max_ms;            /* core/plan.h; 0: there is no ladder; reloadable */
     uint64_t high_water, queue_bytes; /* weight and bytes of the entries that wait to be planned */
     uint32_t max_keys;                /* one client may use this many Idempotency-Keys in an hour */
     uint32_t plan_chunk;              /* the planner plans at most this many items in one step */

@@ -226,6 +226,7 @@ static void decide_failure(struct pp_settler *settler, const struct pp_transfer 
     pp_assert(d.tier < params->n_tiers, "a task is to be retried in a tier that does not exist");
     s->kind = PP_SETTLE_RETRY;
     s->tier = d.tier;
+    s->last_code = t->outcome.code;
     s->due_ms += d.delay_ms;
 }
 
