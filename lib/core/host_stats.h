@@ -54,7 +54,8 @@ struct pp_host_batch {
     uint32_t count[PP_HOST_CLASSES];
     double sum_ms, sum_sq_ms; /* of the durations of all outcomes, and of their squares */
     /* Connection failures since the last answer. An answer is any outcome except a failure to
-     * connect, a timeout, a broken connection and a TLS error; those neither count nor end a run. */
+     * connect, a timeout, a broken connection and a TLS error. The last three neither count nor
+     * end a run. */
     uint32_t connect_run;
     uint32_t failed_run; /* failures since the last outcome that was none */
 };
