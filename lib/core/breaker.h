@@ -94,7 +94,7 @@ bool pp_breaker_step(struct pp_breaker *b, struct pp_host_stats *stats, int64_t 
 bool pp_breaker_force(struct pp_breaker *b, struct pp_host_stats *stats, enum pp_breaker_action action,
                       int64_t for_ms, int64_t now_ms);
 
-/* Returns how many requests may be in flight to the host over the whole fleet: UINT32_MAX if closed,
+/* Returns how many requests of the whole fleet may be in flight to the host: UINT32_MAX if closed,
  * 0 if open, 1, 2, 4, ... if half-open. */
 uint32_t pp_breaker_allowance(const struct pp_breaker *b, const struct pp_host_stats *stats);
 

@@ -52,7 +52,8 @@ enum {
 /* Outcomes in a row, up to the latest one. */
 struct pp_host_runs {
     /* Connection failures since the last answer. An answer is any outcome except a failure to
-     * connect, a timeout, a broken connection and a TLS error. */
+     * connect, a timeout, a broken connection and a TLS error. The last three neither count nor
+     * end a run. */
     uint32_t connect;
     uint32_t failed; /* failures since the last outcome that was none */
     uint32_t absent; /* absent photos since the last photo that was decided and not absent */

@@ -1,9 +1,9 @@
 /* slow_down.h: how long a host gets no requests after a 429, a 503 or a Retry-After.
  *
- * With Retry-After the pause is what the host asks for. Without, it is 1 s at first. It doubles with
- * each answer that asks again after a pause, up to 5 min, and halves with each full minute without
- * such an answer, counted from the end of the pause. Answers that arrive during a pause belong to
- * requests sent before it, maybe by other workers: they don't double the pause again.
+ * With Retry-After the pause is what the host asks for, at least 1 s. Without, it is 1 s at first.
+ * It doubles with each answer that asks again after a pause, up to 5 min, and halves with each full
+ * minute without such an answer, counted from the end of the pause. Answers that arrive during a
+ * pause belong to requests sent before it, maybe by other workers: they don't double it again.
  *
  * Pure: all times are wall time, in ms. */
 #ifndef PHOTOPOOL_CORE_SLOW_DOWN_H

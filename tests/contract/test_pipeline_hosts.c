@@ -114,12 +114,11 @@ static void photos_of_a_dead_host_fail_with_host_down(void **state)
     world_run(w, MINUTE);
     assert_int_equal(w->p.metrics.claims, claims); /* nothing is claimed for an open host */
     w->step_ms = FAST_MS;
-    world_run(w, 30 * MINUTE);
-    fprintf(stderr, "DBG state %d reason %d claims %lu open %lu/%lu/%lu seen %u\n", breaker(w).state, breaker(w).reason, w->p.metrics.claims, world_open_photos(w, 0), world_open_photos(w, 1), world_open_photos(w, 8), 0);
     struct pp_batch b = world_finished(w, "b_1");
     assert_int_equal(b.photos[PP_OUTCOME_FAILED], PHOTOS);
     assert_true(w->p.metrics.failed[PP_CODE_HOST_DOWN][0] >= PHOTOS - before - 10);
-    assert_true(world_seen(w, "42").requests < 40 + 100);
+    /* 40 good answers and as many failures open it, and some are in flight then. */
+    assert_true(world_seen(w, "42").requests < 40 + PHOTOS / 2);
 }
 
 /* Photos that are planned while the host is down are parked at once, and come back with it. */
