@@ -197,7 +197,7 @@ struct pp_park_row { /* the tasks of a client on a host, as they shall be parked
 };
 
 /* Parks the waiting tasks of each row that would be due before row.due_ms: also tasks that are
- * parked already. A task never becomes due earlier by this. May be repeated, and repeated with later
+ * parked already. A task never becomes due earlier by this. May be repeated, also with later
  * times. */
 struct pp_store_park {
     struct pp_req req;
