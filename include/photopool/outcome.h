@@ -54,14 +54,16 @@ static inline bool pp_outcome_has_code(enum pp_outcome_kind kind)
  * The column "stored" is ALWAYS (in every outcome), BYTES or NO_BYTES (in kinds with or without an
  * object), or BIT0 to BIT7 (if the value is not 0 or NULL). A new field takes an unused bit, and
  * results show it only if it is stored. */
-#define PP_OUTCOME_FIELDS(X)                                                                           \
-    X(code, code, CODE, 4, ALWAYS, "c")       /* a code of code.h; must be first (pp_packed_code()) */ \
-    X(attempts, u32, ALWAYS, 2, ALWAYS, "at") /* number of transfers; redirects do not count */        \
-    X(ms, u32, BYTES, 3, ALWAYS, "ms")        /* duration of the last transfer */                      \
-    X(object, object, BYTES, 0, BYTES, "ob")                                                           \
-    X(fetched_at, time, BYTES, 1, BYTES, "fa")  /* when the bytes were fetched */                      \
-    X(retry_at, time, ERROR, 6, NO_BYTES, "ra") /* if SKIPPED, no retry before this time; 0: none */   \
-    X(detail, text, CODE, 5, BIT4, "d")         /* a sentence that says more, <= 255 bytes, or NULL */
+#define PP_OUTCOME_FIELDS(X)                                                                            \
+    X(code, code, CODE, 4, ALWAYS, "c")       /* a code of code.h; must be first (pp_packed_code()) */  \
+    X(attempts, u32, ALWAYS, 2, ALWAYS, "at") /* number of transfers; redirects do not count */         \
+    X(ms, u32, BYTES, 3, ALWAYS, "ms")        /* duration of the last transfer */                       \
+    X(object, object, BYTES, 0, BYTES, "ob")                                                            \
+    X(fetched_at, time, BYTES, 1, BYTES, "fa")  /* when the bytes were fetched */                       \
+    X(retry_at, time, ERROR, 6, NO_BYTES, "ra") /* if SKIPPED, no retry before this time; 0: none */    \
+    X(detail, text, CODE, 5, BIT4, "d")         /* a sentence that says more, <= 255 bytes, or NULL */  \
+    X(checked_at, time, ERROR, 7, BIT2, "ca")   /* when the host was asked last; 0: it was not asked */ \
+    X(skips_left, u32, ERROR, 8, BIT3, "sl")    /* if SKIPPED: how many more imports are SKIPPED */
 
 /* The C types of the fields, and for each type a test whether a value is not 0 or NULL. Times are
  * milliseconds since 1970. */
@@ -84,7 +86,9 @@ enum pp_outcome_shown {
 };
 
 enum pp_outcome_stored {
-    /* the only bit in use: bits 0 to 3 and 5 to 7 are free for new fields */
+    /* the bits in use: bits 0, 1 and 5 to 7 are free for new fields */
+    PP_STORED_BIT2 = 1 << 2,
+    PP_STORED_BIT3 = 1 << 3,
     PP_STORED_BIT4 = 1 << 4,
     PP_STORED_BITS = 0xff,
     PP_STORED_ALWAYS = 0x100,

@@ -33,9 +33,10 @@ struct pp_plan_decision pp_plan_decide(enum pp_refresh refresh, bool replay, con
         return d;
     }
     if (!replay && pp_ladder_counts(photo->fail_code) &&
-        pp_ladder_skip(photo, ladder_max_ms, now_ms, &d.retry_at_ms))
+        pp_ladder_skip(photo, ladder_max_ms, now_ms, &d.retry_at_ms)) {
         d.what = PP_PLAN_SKIP;
-    else if (has_bytes && (has_text(photo->etag) || has_text(photo->last_modified)))
+        d.skips_left = (uint32_t)(photo->fail_streak - 2 - photo->skips);
+    } else if (has_bytes && (has_text(photo->etag) || has_text(photo->last_modified)))
         d.what = PP_PLAN_FETCH_CONDITIONAL;
     return d;
 }

@@ -41,6 +41,7 @@ struct pp_plan_decision {
     enum pp_plan_what what;
     /* if SKIP: the photo is fetched again at this wall time at the latest; else 0 */
     int64_t retry_at_ms;
+    uint32_t skips_left; /* if SKIP: this many further imports are answered from the record, too */
 };
 
 /* Returns true if a final failure with this code counts for the ladder. */

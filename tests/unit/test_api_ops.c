@@ -363,34 +363,6 @@ static void client_settings(void **state)
     assert_true(json_is_null(api_at(t, "rpm")));
 }
 
-/* An operator lets the store forget failures: of all photos, of a client, of a host. */
-static void failures_are_forgotten(void **state)
-{
-    static const char *const cases[][2] = {{"", "* *"},
-                                           {"?client=42", "42 *"},
-                                           {"?domain=a.example", "* a.example"},
-                                           {"?client=42&domain=a.example", "42 a.example"}};
-    struct api_run *t = *state;
-    struct pp_api_key keys[6];
-
-    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-        snprintf(path, sizeof(path), "/v1/ladder%s", cases[i][0]);
-        assert_int_equal(api_ask(t, PP_DELETE, path, NULL), 200);
-        assert_string_equal(t->server.body, "{\"photos\":3}");
-        assert_string_equal(t->store.forgotten, cases[i][1]);
-    }
-    assert_int_equal(api_ask(t, PP_DELETE, "/v1/ladder?client=a%3Ab", NULL), 400);
-    assert_string_equal(api_code(t), "bad_client");
-    assert_int_equal(api_ask(t, PP_DELETE, "/v1/ladder?host=a", NULL), 400);
-    t->store.err = PP_EIO;
-    assert_int_equal(api_ask(t, PP_DELETE, "/v1/ladder", NULL), 503);
-    t->store.err = PP_OK;
-    use_keys(t, keys); /* a key that is bound to a client forgets only failures of this client */
-    t->authorization = "Bearer boundadmin";
-    assert_int_equal(api_ask(t, PP_DELETE, "/v1/ladder", NULL), 200);
-    assert_string_equal(t->store.forgotten, "42 *");
-}
-
 #define BOUND "{\"value\":\"Basic x\",\"hosts\":[\"img.shop.example\"]}"
 
 /* The API stores the values of headers, but never shows them; a PUT with "set" keeps them. */
@@ -919,7 +891,6 @@ int main(void)
         TEST(foreign_hosts_are_refused),
         TEST(cross_site_requests_are_refused),
         TEST(client_settings),
-        TEST(failures_are_forgotten),
         TEST(header_values_are_write_only),
         TEST(client_settings_refused),
         TEST(lists_in_pages),

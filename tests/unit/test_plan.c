@@ -67,6 +67,7 @@ static void every_record_under_every_refresh(void **state)
                 if ((int)d.what != expected)
                     print_message("case %zu, %d, %d\n", i, refresh, replay);
                 assert_int_equal(d.what, expected);
+                assert_int_equal(d.skips_left, 0);
                 assert_int_equal(d.retry_at_ms, expected == S ? NOW - 1000 + LADDER_MAX : 0);
             }
 }
@@ -79,9 +80,23 @@ static void without_a_ladder_nothing_is_skipped(void **state)
                      PP_PLAN_FETCH_CONDITIONAL);
 }
 
+/* A skipped import says how many more are skipped before the host is asked again. */
+static void skips_that_are_left(void **state)
+{
+    (void)state;
+    for (uint16_t skips = 0; skips < 4; skips++) {
+        const struct pp_photo photo = {
+            .found = true, .fail_code = 404, .fail_streak = 5, .skips = skips, .failed_at = NOW - 1};
+        struct pp_plan_decision d = pp_plan_decide(PP_REFRESH_KNOWN, false, &photo, LADDER_MAX, NOW);
+        assert_int_equal(d.what, PP_PLAN_SKIP);
+        assert_int_equal(d.skips_left, 3 - skips);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_record_under_every_refresh),
-                                       cmocka_unit_test(without_a_ladder_nothing_is_skipped)};
+                                       cmocka_unit_test(without_a_ladder_nothing_is_skipped),
+                                       cmocka_unit_test(skips_that_are_left)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -132,9 +132,62 @@ static void settlements_have_their_events(void **state)
     assert_true(pp_settlements_valid(NULL, 0));
 }
 
+/* --- waiting for a host --- */
+
+static void is_at(const struct pp_task_times *t, int64_t due_ms, int64_t own_ms, int64_t wait_until_ms)
+{
+    assert_int_equal(t->due_ms, due_ms);
+    assert_int_equal(t->own_ms, own_ms);
+    assert_int_equal(t->wait_until_ms, wait_until_ms);
+}
+
+static void parking_and_unparking(void **state)
+{
+    (void)state;
+    struct pp_task_times t = pp_task_times_of(100, 0, 0);
+    is_at(&t, 100, 0, 0);
+    assert_false(pp_task_park(&t, 100, 900));
+    assert_true(pp_task_park(&t, 200, 900));
+    is_at(&t, 200, 100, 900);
+    assert_false(pp_task_park(&t, 200, 900));
+    assert_true(pp_task_park(&t, 1000, 2000)); /* the first wait counts */
+    is_at(&t, 900, 100, 900);
+    assert_false(pp_task_park(&t, 2000, 2000));
+    assert_false(pp_task_probe(&t, 50)); /* its own time has not come */
+    assert_false(pp_task_probe(&t, 900));
+    assert_true(pp_task_probe(&t, 300));
+    is_at(&t, 300, 0, 900);
+    assert_true(pp_task_park(&t, 500, 0));
+    is_at(&t, 500, 300, 900);
+    assert_true(pp_task_unpark(&t, 200));
+    is_at(&t, 300, 0, 0);
+    assert_false(pp_task_unpark(&t, 200));
+}
+
+/* Nothing makes a task due before its own time, or a parked one due earlier. */
+static void own_times_stay(void **state)
+{
+    (void)state;
+    struct pp_task_times t = pp_task_times_of(1000, 500, 400);
+    is_at(&t, 1000, 0, 400);
+    assert_false(pp_task_park(&t, 2000, 3000)); /* its wait for the host has ended */
+    is_at(&t, 1000, 0, 400);
+    assert_true(pp_task_unpark(&t, 0));
+    is_at(&t, 1000, 0, 0);
+    assert_true(pp_task_park(&t, 2000, 3000));
+    pp_task_retime(&t, 1500);
+    is_at(&t, 2000, 1500, 3000);
+    pp_task_retime(&t, 2500);
+    is_at(&t, 2500, 0, 3000);
+    assert_true(pp_task_unpark(&t, 5000));
+    is_at(&t, 2500, 0, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parking_and_unparking),
+        cmocka_unit_test(own_times_stay),
         cmocka_unit_test(every_event_in_every_state),
         cmocka_unit_test(losses_lead_to_suspect_and_quarantine),
         cmocka_unit_test(codes_that_timed_out),

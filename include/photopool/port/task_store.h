@@ -197,7 +197,7 @@ struct pp_park_row { /* the tasks of a client on a host, as they shall be parked
 };
 
 /* Parks the waiting tasks of each row that would be due before row.due_ms: also tasks that are
- * parked already. A task never becomes due earlier by this. May be repeated, and repeated with later
+ * parked already. A task never becomes due earlier by this. May be repeated, also with later
  * times. */
 struct pp_store_park {
     struct pp_req req;
@@ -220,8 +220,8 @@ struct pp_store_unpark {
     const char *const *clients; /* n clients, each once */
     size_t n;
     /* Not 0: lets at most this many parked tasks out, as probes of the host: they are due now and
-     * keep their wait_until_ms. All other tasks stay as they are, also those that would be due later
-     * without their host. If it is repeated, it lets others out. 0: unparks all. */
+     * keep their wait_until_ms. All other tasks stay as they are, also those that would be due
+     * later without their host. If it is repeated, it lets others out. 0: unparks all. */
     uint32_t probes;
     int64_t now_ms;
     /* The store sets the following fields. */

@@ -68,8 +68,9 @@ const char *const pp_store_schema[PP_STORE_VERSION] = {
     ("ALTER TABLE state ADD COLUMN rekey INTEGER;"
      "UPDATE state SET rekey=0;"),
 
-    /* version 6: tasks that are parked for their host; recorded failures by host. Failures that were
-     * recorded before have host 0: a record's first byte has bit 3 if it has a failure (pack.c). */
+    /* version 6: tasks that are parked for their host; recorded failures by host. Failures that
+     * were recorded before have host 0: bit 3 of a record's first byte says that it has a failure
+     * (pack.c). */
     ("ALTER TABLE tasks ADD COLUMN own INTEGER NOT NULL DEFAULT 0;"
      "ALTER TABLE tasks ADD COLUMN until INTEGER NOT NULL DEFAULT 0;"
      "ALTER TABLE tasks ADD COLUMN code INTEGER NOT NULL DEFAULT 0;"

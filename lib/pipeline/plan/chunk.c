@@ -123,7 +123,9 @@ static void decide(struct plan_job *job, struct pp_plan_photo *photo, const stru
         photo->outcome = (struct pp_outcome){.kind = PP_OUTCOME_SKIPPED,
                                              .code = record->fail_code,
                                              .detail = record->fail_detail,
-                                             .retry_at = d.retry_at_ms};
+                                             .retry_at = d.retry_at_ms,
+                                             .checked_at = record->failed_at,
+                                             .skips_left = d.skips_left};
         return;
     }
     photo->outcome.kind = PP_OUTCOME_OPEN;

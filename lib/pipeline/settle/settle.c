@@ -220,6 +220,7 @@ static void decide_failure(struct pp_settler *settler, const struct pp_transfer 
     if (d.what == PP_RETRY_FINAL) {
         s->kind = PP_SETTLE_FINAL;
         s->outcome.kind = PP_OUTCOME_FAILED;
+        s->outcome.checked_at = pp_loop_date(settler->o.loop);
         s->ladder = pp_ladder_counts(t->outcome.code);
         return;
     }
