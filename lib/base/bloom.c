@@ -8,7 +8,8 @@
 #include "base/arena.h"
 #include "base/check.h"
 
-_Static_assert(sizeof(struct pp_key) == PP_FILTER_KEY_BYTES, "a key has the bytes for a block and 8 positions");
+_Static_assert(sizeof(struct pp_key) == PP_FILTER_KEY_BYTES,
+               "a key has the bytes for a block and 8 positions");
 _Static_assert(PP_FILTER_BLOCK_BYTES * 8 == PP_FILTER_BLOCK_BITS, "a block's size in bytes and in bits");
 
 bool pp_bloom_init(struct pp_bloom *b, uint64_t bytes)

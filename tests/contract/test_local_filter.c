@@ -25,7 +25,8 @@ static void makes_no_round_trips(void **state)
 int main(void)
 {
     static const struct pp_filter_subject subject = {"local", place, open_filter, false};
-    const struct CMUnitTest own[] = {cmocka_unit_test_setup_teardown(makes_no_round_trips, fk_open, fk_close)};
+    const struct CMUnitTest own[] = {
+        cmocka_unit_test_setup_teardown(makes_no_round_trips, fk_open, fk_close)};
     int failed = pp_suite_filter(&subject);
     return failed + cmocka_run_group_tests_name("the local one's own", own, NULL, NULL);
 }

@@ -165,8 +165,11 @@ int main(void)
 {
     static const struct pp_filter_subject subject = {"redis", place, open_shared, true};
     const struct CMUnitTest own_tests[] = {
-        T(a_restart_ends_the_filter), T(lost_keys_end_the_filter), T(ends_when_nobody_looks),
-        T(without_memory),            T(a_wrong_prefix),
+        T(a_restart_ends_the_filter),
+        T(lost_keys_end_the_filter),
+        T(ends_when_nobody_looks),
+        T(without_memory),
+        T(a_wrong_prefix),
     };
     int failed = pp_suite_filter(&subject);
     return failed + cmocka_run_group_tests_name("Redis' own", own_tests, NULL, NULL);

@@ -157,9 +157,12 @@ static void when_an_answer_is_late(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_in_ten_thousand_when_full), cmocka_unit_test(fewer_before_more_after),
-        cmocka_unit_test(sizes),                         cmocka_unit_test(the_bits_of_a_key),
-        cmocka_unit_test(when_a_new_one_is_due),         cmocka_unit_test(when_an_answer_is_late),
+        cmocka_unit_test(one_in_ten_thousand_when_full),
+        cmocka_unit_test(fewer_before_more_after),
+        cmocka_unit_test(sizes),
+        cmocka_unit_test(the_bits_of_a_key),
+        cmocka_unit_test(when_a_new_one_is_due),
+        cmocka_unit_test(when_an_answer_is_late),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,8 +51,8 @@ struct pp_filter_look {
     struct pp_req req;
     /* The following fields are set by the filter. */
     bool complete;
-    uint64_t keys, bytes; /* of the complete filter: number of keys added; its size */
-    int64_t age_ms;       /* time since its build has finished */
+    uint64_t keys, bytes;            /* of the complete filter: number of keys added; its size */
+    int64_t age_ms;                  /* time since its build has finished */
     char build[PP_FILTER_BUILD_MAX]; /* the build that has begun and not finished; "": none */
 };
 
@@ -80,7 +80,7 @@ struct pp_filter_discard {
 };
 
 /* The requests: X(name, type of the request). */
-#define PP_FILTER_OPS(X)     \
+#define PP_FILTER_OPS(X)      \
     X(ask, pp_filter_ask)     \
     X(look, pp_filter_look)   \
     X(build, pp_filter_build) \

@@ -1,6 +1,6 @@
 /* plan.c: assigns entries of the ingest queue to jobs, and takes each job through its steps.
  *
- *   take -> [waiting] -> job: open -> (look up -> plan) for each chunk -> ack
+ *   take -> [waiting] -> job: open -> (known.c: ask, look up -> plan) for each chunk -> ack
  *                              a failure: paused, then from the beginning; damaged: set aside
  *
  * To add a step, add a value of enum plan_step, a function that enters the step, and one that
@@ -51,7 +51,7 @@ static void end_job(struct plan_job *job)
 /* The store or the queue has failed: pauses the job, and then starts its entry again. Errors that
  * lie in the entry or in the records of its photos would come back each time: they are counted, and
  * after FAILURES_MAX of them the entry is set aside. */
-static void pause_job(struct plan_job *job, const char *what, enum pp_err err)
+void plan_job_pause(struct plan_job *job, const char *what, enum pp_err err)
 {
     job->planner->failure = err;
     job->failures += err == PP_ECORRUPT || err == PP_EINVAL;
@@ -80,7 +80,7 @@ static void on_entry_gone(struct pp_req *req)
     pp_assert(job->step == PLAN_ACK || job->step == PLAN_POISON, "an answer for a job in another step");
     pp_arena_fini(&job->arena);
     if (req->err != PP_OK && req->err != PP_ENOTFOUND && !job->planner->draining)
-        pause_job(job, "queue entry not removed", req->err);
+        plan_job_pause(job, "queue entry not removed", req->err);
     else
         end_job(job);
 }
@@ -102,7 +102,7 @@ static void ack(struct plan_job *job)
         .req = last_request(job, PLAN_ACK), .batch_ids = &job->entry->batch_id, .n = 1};
     enum pp_err err = q->ops->ack(q, &job->last.ack);
     if (err != PP_OK)
-        pause_job(job, "queue entry not removed", err);
+        plan_job_pause(job, "queue entry not removed", err);
 }
 
 static void poison(struct plan_job *job, const char *reason)
@@ -114,7 +114,7 @@ static void poison(struct plan_job *job, const char *reason)
         .req = last_request(job, PLAN_POISON), .batch_id = job->entry->batch_id, .reason = reason};
     enum pp_err err = q->ops->poison(q, &job->last.poison);
     if (err != PP_OK)
-        pause_job(job, "queue entry not set aside", err);
+        plan_job_pause(job, "queue entry not set aside", err);
 }
 
 static void count_answered(struct plan_job *job)
@@ -148,13 +148,18 @@ static void on_planned(struct pp_req *req)
     pp_assert(job->step == PLAN_WRITE, "an answer for a job in another step");
     if (req->err != PP_OK) {
         o->on_backlog_doubtful(o->data);
-        pause_job(job, "items not planned", req->err);
+        plan_job_pause(job, "items not planned", req->err);
         return;
     }
     job->planner->failure = PP_OK;
     if (job->plan.n_backlog > 0)
         o->coordinator->ops->announce(o->coordinator, job->plan.backlog, job->plan.n_backlog);
     count_answered(job);
+    plan_known_check(job);
+}
+
+void plan_chunk_written(struct plan_job *job)
+{
     if (job->plan.last) {
         ack(job);
         return;
@@ -163,7 +168,7 @@ static void on_planned(struct pp_req *req)
     next_chunk(job);
 }
 
-static void write_chunk(struct plan_job *job, size_t n_items)
+void plan_chunk_write(struct plan_job *job)
 {
     const struct pp_planner_options *o = &job->planner->o;
     const struct pp_ingest_entry *e = job->entry;
@@ -180,30 +185,16 @@ static void write_chunk(struct plan_job *job, size_t n_items)
                                        .rejected = job->rejected,
                                        .n_rejected = job->n_rejected,
                                        .items = job->items,
-                                       .n = n_items,
+                                       .n = job->n_items,
                                        .last = !job->has_ahead,
                                        .date_ms = pp_loop_date(o->loop)};
     enum pp_err err = o->store->ops->plan(o->store, &job->plan);
     if (err != PP_OK)
-        pause_job(job, "items not planned", err);
-}
-
-static void on_looked_up(struct pp_req *req)
-{
-    struct plan_job *job = req->data;
-
-    pp_assert(job->step == PLAN_LOOKUP, "an answer for a job in another step");
-    if (req->err != PP_OK) {
-        pause_job(job, "photos not looked up", req->err);
-        return;
-    }
-    plan_chunk_decide(job);
-    write_chunk(job, job->plan.n);
+        plan_job_pause(job, "items not planned", err);
 }
 
 static void next_chunk(struct plan_job *job)
 {
-    const struct pp_planner_options *o = &job->planner->o;
     struct plan_chunk_size size;
 
     if (job->planner->draining) { /* The entry is not acked, so the next process plans it again. */
@@ -217,25 +208,16 @@ static void next_chunk(struct plan_job *job)
         return;
     }
     if (err != PP_OK) {
-        pause_job(job, "items not read", err);
+        plan_job_pause(job, "items not read", err);
         return;
     }
-    job->plan.n = size.items;
-    if (size.fetchable == 0) {
-        write_chunk(job, size.items);
-        return;
-    }
-    struct pp_key *keys = pp_arena_array(&job->arena, size.fetchable, sizeof(*keys));
-    for (size_t i = 0; keys && i < size.fetchable; i++)
-        keys[i] = job->fetchable[i]->key;
-    job->step = PLAN_LOOKUP;
-    job->lookup = (struct pp_store_lookup){.req = {.done = on_looked_up, .data = job, .arena = &job->arena},
-                                           .client = job->entry->client,
-                                           .keys = keys,
-                                           .n = size.fetchable};
-    err = keys ? o->store->ops->lookup(o->store, &job->lookup) : PP_ENOMEM;
-    if (err != PP_OK)
-        pause_job(job, "photos not looked up", err);
+    job->n_items = size.items;
+    job->n_fetchable = size.fetchable;
+    job->ask.n = 0;
+    if (size.fetchable == 0)
+        plan_chunk_write(job);
+    else
+        plan_known_find(job);
 }
 
 static void start_entry(struct plan_job *job)
@@ -293,7 +275,7 @@ static void assign_jobs(struct pp_planner *planner)
         job->take = w->take;
         job->entry = w->entry;
         job->step = PLAN_LOOKUP;
-        job->failures = 0;
+        job->failures = job->asks_failed = 0;
         start_entry(job);
     }
     if (planner->draining)
