@@ -1,5 +1,5 @@
-/* Tests that the filter of known photos in memory keeps its contract. More tests cover requests that
- * arrive late, and a server that loses its data. */
+/* Tests that the filter of known photos in memory keeps its contract. More tests cover requests
+ * that arrive late, and a server that loses its data. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Tests that the filter of known photos on Redis keeps its contract. A Redis that may have lost keys
- * has no complete filter. */
+/* Tests that the filter of known photos on Redis keeps its contract. A Redis that may have lost
+ * keys has no complete filter. */
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>

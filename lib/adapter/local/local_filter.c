@@ -1,5 +1,5 @@
-/* local_filter.c: the filter of known photos in this process. A request runs in the next turn of the
- * loop, in the order of submission; it takes some 0.2 us a key. */
+/* local_filter.c: the filter of known photos in this process. A request runs in the next turn of
+ * the loop, in the order of submission; it takes some 0.2 us a key. */
 #include "adapter/local/local_filter.h"
 
 #include <stdlib.h>

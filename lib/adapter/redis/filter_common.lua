@@ -1,7 +1,8 @@
 -- Every script of the filter of known photos begins with this file; README.md has the keys.
 --   KEYS[1] the hash of fields      KEYS[2], KEYS[3] the bits of two filters      KEYS[4] the bits
 --     of the pieces of a build
--- The scripts set the same bits as base/bloom.c. Numbers stay below 2^53, so they fit into a double.
+-- The scripts set the same bits as base/bloom.c. Numbers stay below 2^53, so they fit into a
+-- double.
 local META, BITS, PIECES = KEYS[1], {a = KEYS[2], b = KEYS[3]}, KEYS[4]
 local call = redis.call
 

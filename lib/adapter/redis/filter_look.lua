@@ -1,6 +1,7 @@
 -- include: filter_common
 -- Describes the filter, and keeps it for FILTER_KEPT_MS more.
--- Answers: 1 if it is complete, number of keys, bytes, age in ms, id of the build in progress or ''.
+-- Answers: 1 if it is complete, number of keys, bytes, age in ms, id of the build in progress or
+--   ''.
 for _, key in ipairs(KEYS) do
   call('PEXPIRE', key, FILTER_KEPT_MS)
 end

@@ -1,9 +1,9 @@
 /* known.c: finds out what is known of a chunk's photos. Asks the filter of known photos first, if
  * there is one; only photos that it does not call absent are looked up in the store.
  *
- *   plan_known_find -> ask -> (absent: decided)  -> look up -> decide -> plan_chunk_write
+ *   plan_known_find -> ask -> (absent: decided)  -> look up -> decide -> steps->write()
  *                          \ all are absent: ------------------------/
- *   plan_known_check, after the write -> ask again, if the write took long -> plan_chunk_written
+ *   plan_known_check, after the write -> ask again, if the write took long -> steps->written()
  *
  * Invariant: before a photo is written to the store its key is in the filter, or the filter was
  * discarded. So a filter that can't be asked is discarded in the end: planning goes on without it.
@@ -11,7 +11,8 @@
 #include "core/filter.h"
 #include "pipeline/plan/plan_internal.h"
 
-/* If a job's requests to the filter have failed this often in a row, the job discards the filter. */
+/* If a job's requests to the filter have failed this often in a row, the job discards the
+ * filter. */
 #define ASKS_MAX 3
 
 static void look_up(struct plan_job *job);
@@ -22,11 +23,11 @@ static void on_looked_up(struct pp_req *req)
 
     pp_assert(job->step == PLAN_LOOKUP, "an answer for a job in another step");
     if (req->err != PP_OK) {
-        plan_job_pause(job, "photos not looked up", req->err);
+        job->planner->steps->failed(job, "photos not looked up", req->err);
         return;
     }
     plan_chunk_decide(job);
-    plan_chunk_write(job);
+    job->planner->steps->write(job);
 }
 
 /* Looks up the photos in job->fetchable. */
@@ -44,7 +45,7 @@ static void look_up(struct plan_job *job)
                                            .n = job->n_fetchable};
     enum pp_err err = keys ? o->store->ops->lookup(o->store, &job->lookup) : PP_ENOMEM;
     if (err != PP_OK)
-        plan_job_pause(job, "photos not looked up", err);
+        job->planner->steps->failed(job, "photos not looked up", err);
 }
 
 /* --- the filter --- */
@@ -55,9 +56,9 @@ static void on_discarded(struct pp_req *req)
 
     pp_assert(job->step == PLAN_DISCARD, "an answer for a job in another step");
     if (req->err != PP_OK)
-        plan_job_pause(job, "filter of known photos not discarded", req->err);
+        job->planner->steps->failed(job, "filter of known photos not discarded", req->err);
     else if (job->written)
-        plan_chunk_written(job);
+        job->planner->steps->written(job);
     else
         look_up(job);
 }
@@ -72,13 +73,13 @@ static void discard(struct plan_job *job)
         (struct pp_filter_discard){.req = {.done = on_discarded, .data = job, .arena = &job->arena}};
     enum pp_err err = filter->ops->discard(filter, &job->discard);
     if (err != PP_OK)
-        plan_job_pause(job, "filter of known photos not discarded", err);
+        job->planner->steps->failed(job, "filter of known photos not discarded", err);
 }
 
 static void ask_failed(struct plan_job *job, enum pp_err err)
 {
     if (++job->asks_failed < ASKS_MAX) {
-        plan_job_pause(job, "filter of known photos not asked", err);
+        job->planner->steps->failed(job, "filter of known photos not asked", err);
         return;
     }
     pp_log(job->planner->o.log, PP_LOG_WARN, "filter of known photos discarded", "error", pp_err_text(err),
@@ -107,7 +108,7 @@ static void on_asked(struct pp_req *req)
     }
     job->asks_failed = 0;
     if (job->written) {
-        plan_chunk_written(job);
+        job->planner->steps->written(job);
         return;
     }
     count_answers(job);
@@ -116,7 +117,7 @@ static void on_asked(struct pp_req *req)
     if (job->n_fetchable > 0)
         look_up(job);
     else
-        plan_chunk_write(job);
+        job->planner->steps->write(job);
 }
 
 static void ask(struct plan_job *job)
@@ -140,7 +141,7 @@ void plan_known_find(struct plan_job *job)
     }
     struct pp_key *keys = pp_arena_array(&job->arena, job->n_fetchable, sizeof(*keys));
     if (!keys) {
-        plan_job_pause(job, "filter of known photos not asked", PP_ENOMEM);
+        job->planner->steps->failed(job, "filter of known photos not asked", PP_ENOMEM);
         return;
     }
     for (size_t i = 0; i < job->n_fetchable; i++)
@@ -157,5 +158,5 @@ void plan_known_check(struct plan_job *job)
     if (o->filter && job->ask.n > 0 && pp_filter_late(job->asked_ms, pp_loop_now(o->loop)))
         ask(job);
     else
-        plan_chunk_written(job);
+        job->planner->steps->written(job);
 }

@@ -83,8 +83,8 @@ static void send_step(struct pp_known_builder *b)
         again_in(b, pp_ask_pause_left(&b->filter_ask));
 }
 
-/* Returns true if a step of the build has succeeded. After a failure the step is sent again, because
- * it may be repeated; if the build is lost, ends it. */
+/* Returns true if a step of the build has succeeded. After a failure the step is sent again,
+ * because it may be repeated; if the build is lost, ends it. */
 static bool step_done(struct pp_known_builder *b, enum pp_err err)
 {
     if (err != PP_OK)

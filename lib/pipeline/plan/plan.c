@@ -51,7 +51,7 @@ static void end_job(struct plan_job *job)
 /* The store or the queue has failed: pauses the job, and then starts its entry again. Errors that
  * lie in the entry or in the records of its photos would come back each time: they are counted, and
  * after FAILURES_MAX of them the entry is set aside. */
-void plan_job_pause(struct plan_job *job, const char *what, enum pp_err err)
+static void pause_job(struct plan_job *job, const char *what, enum pp_err err)
 {
     job->planner->failure = err;
     job->failures += err == PP_ECORRUPT || err == PP_EINVAL;
@@ -80,7 +80,7 @@ static void on_entry_gone(struct pp_req *req)
     pp_assert(job->step == PLAN_ACK || job->step == PLAN_POISON, "an answer for a job in another step");
     pp_arena_fini(&job->arena);
     if (req->err != PP_OK && req->err != PP_ENOTFOUND && !job->planner->draining)
-        plan_job_pause(job, "queue entry not removed", req->err);
+        pause_job(job, "queue entry not removed", req->err);
     else
         end_job(job);
 }
@@ -102,7 +102,7 @@ static void ack(struct plan_job *job)
         .req = last_request(job, PLAN_ACK), .batch_ids = &job->entry->batch_id, .n = 1};
     enum pp_err err = q->ops->ack(q, &job->last.ack);
     if (err != PP_OK)
-        plan_job_pause(job, "queue entry not removed", err);
+        pause_job(job, "queue entry not removed", err);
 }
 
 static void poison(struct plan_job *job, const char *reason)
@@ -114,7 +114,7 @@ static void poison(struct plan_job *job, const char *reason)
         .req = last_request(job, PLAN_POISON), .batch_id = job->entry->batch_id, .reason = reason};
     enum pp_err err = q->ops->poison(q, &job->last.poison);
     if (err != PP_OK)
-        plan_job_pause(job, "queue entry not set aside", err);
+        pause_job(job, "queue entry not set aside", err);
 }
 
 static void count_answered(struct plan_job *job)
@@ -148,7 +148,7 @@ static void on_planned(struct pp_req *req)
     pp_assert(job->step == PLAN_WRITE, "an answer for a job in another step");
     if (req->err != PP_OK) {
         o->on_backlog_doubtful(o->data);
-        plan_job_pause(job, "items not planned", req->err);
+        pause_job(job, "items not planned", req->err);
         return;
     }
     job->planner->failure = PP_OK;
@@ -158,7 +158,7 @@ static void on_planned(struct pp_req *req)
     plan_known_check(job);
 }
 
-void plan_chunk_written(struct plan_job *job)
+static void chunk_written(struct plan_job *job)
 {
     if (job->plan.last) {
         ack(job);
@@ -168,7 +168,7 @@ void plan_chunk_written(struct plan_job *job)
     next_chunk(job);
 }
 
-void plan_chunk_write(struct plan_job *job)
+static void write_chunk(struct plan_job *job)
 {
     const struct pp_planner_options *o = &job->planner->o;
     const struct pp_ingest_entry *e = job->entry;
@@ -190,7 +190,7 @@ void plan_chunk_write(struct plan_job *job)
                                        .date_ms = pp_loop_date(o->loop)};
     enum pp_err err = o->store->ops->plan(o->store, &job->plan);
     if (err != PP_OK)
-        plan_job_pause(job, "items not planned", err);
+        pause_job(job, "items not planned", err);
 }
 
 static void next_chunk(struct plan_job *job)
@@ -208,14 +208,14 @@ static void next_chunk(struct plan_job *job)
         return;
     }
     if (err != PP_OK) {
-        plan_job_pause(job, "items not read", err);
+        pause_job(job, "items not read", err);
         return;
     }
     job->n_items = size.items;
     job->n_fetchable = size.fetchable;
     job->ask.n = 0;
     if (size.fetchable == 0)
-        plan_chunk_write(job);
+        write_chunk(job);
     else
         plan_known_find(job);
 }
@@ -389,6 +389,8 @@ static void on_poll(void *data)
     pp_planner_wake(data);
 }
 
+static const struct plan_steps steps = {.write = write_chunk, .written = chunk_written, .failed = pause_job};
+
 struct pp_planner *pp_planner_open(const struct pp_planner_options *options)
 {
     pp_assert(options->store && options->ingest && options->coordinator && options->routes &&
@@ -398,6 +400,7 @@ struct pp_planner *pp_planner_open(const struct pp_planner_options *options)
     if (!planner)
         return NULL;
     planner->o = *options;
+    planner->steps = &steps;
     planner->alone = true;
     pp_list_init(&planner->waiting);
     planner->timer = pp_timer_open(options->loop, on_poll, planner);

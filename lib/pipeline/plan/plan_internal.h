@@ -1,5 +1,5 @@
-/* plan_internal.h: what plan.c (assigns entries to jobs; the steps of a job), chunk.c (reads a chunk
- * and decides what its photos need) and known.c (finds out what is known of photos) share. */
+/* plan_internal.h: what plan.c (assigns entries to jobs; the steps of a job), chunk.c (reads a
+ * chunk and decides what its photos need) and known.c (finds out what is known of photos) share. */
 #ifndef PHOTOPOOL_PIPELINE_PLAN_PLAN_INTERNAL_H
 #define PHOTOPOOL_PIPELINE_PLAN_PLAN_INTERNAL_H
 
@@ -74,8 +74,20 @@ struct plan_job {
     struct pp_timer *pause;
 };
 
+/* The steps of a job that known.c continues with; plan.c has them. */
+struct plan_steps {
+    /* Writes the chunk, in which every photo is decided, to the store. */
+    void (*write)(struct plan_job *job);
+    /* The chunk is done: goes on to the next one, or ends the entry. */
+    void (*written)(struct plan_job *job);
+    /* A request has failed: pauses the job, and then starts its entry again. `what` is the line of
+     * the log. */
+    void (*failed)(struct plan_job *job, const char *what, enum pp_err err);
+};
+
 struct pp_planner {
     struct pp_planner_options o;
+    const struct plan_steps *steps;
     struct plan_job jobs[PLAN_JOBS];
     struct pp_list waiting;   /* entries taken from the queue for which no job has started yet */
     struct plan_take *taking; /* the request for entries that is in flight; NULL: none */
@@ -111,20 +123,10 @@ void plan_chunk_absent(struct plan_job *job, const bool *absent);
 /* --- known.c: finds out what is known of a chunk's photos --- */
 
 /* Finds out what is known of the photos in job->fetchable, and decides what they need. Then calls
- * plan_chunk_write(), or plan_job_pause(). */
+ * steps->write() or steps->failed(). */
 void plan_known_find(struct plan_job *job);
-/* The chunk was written: makes sure that the filter has its photos. Then calls
- * plan_chunk_written(), or plan_job_pause(). */
+/* The chunk was written: makes sure that the filter has its photos. Then calls steps->written() or
+ * steps->failed(). */
 void plan_known_check(struct plan_job *job);
-
-/* --- plan.c: the steps of a job --- */
-
-/* Writes the chunk, in which every photo is decided, to the store. */
-void plan_chunk_write(struct plan_job *job);
-/* The chunk is done: goes on to the next one, or ends the entry. */
-void plan_chunk_written(struct plan_job *job);
-/* A request has failed: pauses the job, and then starts its entry again. `what` is the line of the
- * log. */
-void plan_job_pause(struct plan_job *job, const char *what, enum pp_err err);
 
 #endif
