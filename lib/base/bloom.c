@@ -27,42 +27,48 @@ void pp_bloom_fini(struct pp_bloom *b)
     *b = (struct pp_bloom){0};
 }
 
-/* Sets the positions of a key's bits within its block. Returns the block. */
-static uint8_t *probe(const struct pp_bloom *b, const struct pp_key *key, uint32_t at[PP_FILTER_PROBES])
+/* Returns the block of a key. */
+static uint8_t *block_of(const struct pp_bloom *b, const struct pp_key *key)
 {
     const uint8_t *k = key->b;
     uint64_t word = (uint64_t)k[0] << 24 | (uint64_t)k[1] << 16 | (uint64_t)k[2] << 8 | k[3];
     uint64_t block = PP_FILTER_BLOCK(word, b->blocks);
 
     pp_assert(block < b->blocks, "a key's block lies behind the filter's end");
-    for (unsigned i = 0; i < PP_FILTER_NUMBERS; i += 2) {
-        const uint8_t *pair = k + 4 + i / 2 * 3; /* two numbers of 12 bits */
-        at[i] = (uint32_t)pair[0] << 4 | pair[1] >> 4;
-        at[i + 1] = (uint32_t)(pair[1] & 15) << 8 | pair[2];
-    }
-    for (unsigned i = PP_FILTER_NUMBERS; i < PP_FILTER_PROBES; i++)
-        at[i] = (at[i - 8] + at[i - 4]) % PP_FILTER_BLOCK_BITS;
     return b->bits + block * PP_FILTER_BLOCK_BYTES;
+}
+
+/* Returns the position of the i-th bit of a key; at[] has those before. */
+static uint32_t position(const struct pp_key *key, const uint32_t *at, unsigned i)
+{
+    const uint8_t *pair = key->b + 4 + i / 2 * 3; /* two numbers of 12 bits */
+
+    if (i >= PP_FILTER_NUMBERS)
+        return (at[i - 8] + at[i - 4]) % PP_FILTER_BLOCK_BITS;
+    return i % 2 ? (uint32_t)(pair[1] & 15) << 8 | pair[2] : (uint32_t)pair[0] << 4 | pair[1] >> 4;
 }
 
 bool pp_bloom_has(const struct pp_bloom *b, const struct pp_key *key)
 {
     uint32_t at[PP_FILTER_PROBES];
-    const uint8_t *block = probe(b, key, at);
+    const uint8_t *block = block_of(b, key);
 
-    for (unsigned i = 0; i < PP_FILTER_PROBES; i++)
+    for (unsigned i = 0; i < PP_FILTER_PROBES; i++) {
+        at[i] = position(key, at, i);
         if (!(block[at[i] / 8] & 0x80 >> at[i] % 8))
             return false;
+    }
     return true;
 }
 
 bool pp_bloom_add(struct pp_bloom *b, const struct pp_key *key)
 {
     uint32_t at[PP_FILTER_PROBES];
-    uint8_t *block = probe(b, key, at);
+    uint8_t *block = block_of(b, key);
     bool is_new = false;
 
     for (unsigned i = 0; i < PP_FILTER_PROBES; i++) {
+        at[i] = position(key, at, i);
         uint8_t bit = (uint8_t)(0x80 >> at[i] % 8);
         is_new |= !(block[at[i] / 8] & bit);
         block[at[i] / 8] |= bit;
