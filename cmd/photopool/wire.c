@@ -126,6 +126,7 @@ static struct pp_api *open_api(struct pp_wire *w)
                                                 .store = p->store,
                                                 .ingest = p->ingest,
                                                 .coordinator = p->coordinator,
+                                                .filter = p->filter,
                                                 .blobs = p->blobs,
                                                 .events = p->events,
                                                 .deliveries = p->deliveries,

@@ -19,6 +19,9 @@
  * little of what the router has learned. */
 #define ROUTER_SAVE_FAR_MS 60000
 
+/* The filter of known photos is built anew each day: the store may have deleted photos. */
+#define FILTER_AGE_MS 86400000
+
 static uint32_t bounded(int64_t v)
 {
     return v > UINT32_MAX ? UINT32_MAX : (uint32_t)v;
@@ -183,6 +186,8 @@ enum pp_err pp_wire_params_init(struct pp_wire_params *w, const struct pp_config
     p->gather_max_ms = far ? GATHER_FAR_MS : GATHER_MS;
     p->router_save_ms = far ? ROUTER_SAVE_FAR_MS : 0;
     p->plan_chunk = bounded(c->ingest.plan_chunk);
+    p->filter_bytes = (uint64_t)c->ingest.filter_bytes;
+    p->filter_age_ms = FILTER_AGE_MS;
     p->max_body = (uint64_t)c->http.max_body_bytes;
     p->caller_bytes = (uint64_t)c->callers.max_bytes;
     p->max_items = bounded(c->http.max_items);

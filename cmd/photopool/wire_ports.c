@@ -13,6 +13,7 @@
 #include "adapter/journal/journal_queue.h"
 #include "adapter/kafka/kafka_sink.h"
 #include "adapter/local/local_coordinator.h"
+#include "adapter/local/local_filter.h"
 #include "adapter/mongo/mongo_store.h"
 #include "adapter/redis/redis_ports.h"
 #include "adapter/s3/s3_blob_store.h"
@@ -153,6 +154,18 @@ static enum pp_err open_coordinator(struct opening *o)
     return redis_opened(o, pp_redis_coordinator_open(o->p->loop, &redis, out));
 }
 
+/* --- the filter of known photos --- */
+
+static enum pp_err open_filter(struct opening *o)
+{
+    const struct pp_redis_filter_options redis = {.url = o->c->coordinator.url, .log = o->p->log};
+    if (o->p->params->filter_bytes == 0)
+        return PP_OK;
+    if (!is_local(o))
+        return redis_opened(o, pp_redis_filter_open(o->p->loop, &redis, &o->p->filter));
+    return pp_wire_explain(o->error, pp_local_filter_open(o->p->loop, &o->p->filter), "out of memory");
+}
+
 /* --- the event log and the delivery store --- */
 
 static enum pp_err open_events(struct opening *o)
@@ -272,6 +285,7 @@ enum pp_err pp_wire_open_ports(struct pp_pipeline *p, const struct pp_config *co
     } ports[] = {{open_store, 0},
                  {open_ingest, 0},
                  {open_coordinator, 0},
+                 {open_filter, PP_ROLE_INGEST | PP_ROLE_CRON},
                  {open_events, PP_ROLES_RELAYING},
                  {open_deliveries, PP_ROLES_RELAYING},
                  {open_sinks, PP_ROLE_DELIVER},
@@ -297,6 +311,8 @@ void pp_wire_close_ports(struct pp_pipeline *p)
         p->deliveries->ops->close(p->deliveries);
     if (p->events)
         p->events->ops->close(p->events);
+    if (p->filter)
+        p->filter->ops->close(p->filter);
     if (p->coordinator)
         p->coordinator->ops->close(p->coordinator);
     if (p->ingest)

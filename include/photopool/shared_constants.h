@@ -65,4 +65,16 @@ _Static_assert(PP_NEAR_MAX == 2 * PP_SHARES_MAX, "a worker does not know all who
 /* An entry counts towards the high water as at least one photo for each of these bytes. */
 #define PP_INGEST_WEIGHT_BYTES 256
 
+/* --- the filter of known photos (base/bloom.h) --- */
+
+#define PP_FILTER_KEY_BYTES   16
+#define PP_FILTER_BLOCK_BYTES 512
+#define PP_FILTER_BLOCK_BITS  4096
+/* A key has this many numbers of 12 bits, which are positions of bits in its block. */
+#define PP_FILTER_NUMBERS 8
+/* A key sets this many bits: position i >= 8 is the sum of the positions i - 8 and i - 4. */
+#define PP_FILTER_PROBES 12
+/* The block of a key whose first 32 bits are `word`. In C, `word` has 64 bits. */
+#define PP_FILTER_BLOCK(word, blocks) PP_FLOOR_DIV((word) * (blocks), 4294967296)
+
 #endif

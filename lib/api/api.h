@@ -11,6 +11,7 @@
 #include "photopool/port/coordinator.h"
 #include "photopool/port/delivery_store.h"
 #include "photopool/port/event_log.h"
+#include "photopool/port/filter.h"
 #include "photopool/port/http_server.h"
 #include "photopool/port/ingest_queue.h"
 #include "photopool/port/task_store.h"
@@ -55,6 +56,7 @@ struct pp_api_options {
     struct pp_task_store *store;
     struct pp_ingest_queue *ingest;
     struct pp_coordinator *coordinator;
+    struct pp_filter *filter; /* NULL: this process has none */
     struct pp_blob_store *blobs;
     struct pp_event_log *events;
     struct pp_delivery_store *deliveries;

@@ -16,6 +16,7 @@
 ROUNDTRIPS(store_roundtrips, pp_task_store)
 ROUNDTRIPS(coordinator_roundtrips, pp_coordinator)
 ROUNDTRIPS(ingest_roundtrips, pp_ingest_queue)
+ROUNDTRIPS(filter_roundtrips, pp_filter)
 ROUNDTRIPS(events_roundtrips, pp_event_log)
 ROUNDTRIPS(delivery_roundtrips, pp_delivery_store)
 
@@ -31,6 +32,8 @@ static void put_roundtrips(struct pp_call *call)
         {"coordinator_roundtrips_total", "Round trips to the coordinator.", coordinator_roundtrips,
          o->coordinator},
         {"ingest_roundtrips_total", "Round trips to the ingest queue.", ingest_roundtrips, o->ingest},
+        {"filter_roundtrips_total", "Round trips to the filter of known photos.", filter_roundtrips,
+         o->filter},
         {"events_roundtrips_total", "Round trips to the event log.", events_roundtrips, o->events},
         {"delivery_roundtrips_total", "Round trips to the delivery store.", delivery_roundtrips,
          o->deliveries},

@@ -189,8 +189,9 @@ struct pp_config {
         /* If this many photos (or items, or 256 bytes, if there are more of these), or this many
          * bytes, are accepted but not yet planned, new batches are answered with 503. */
         int64_t high_water, max_bytes;
-        int64_t max_keys;   /* one client may use this many Idempotency-Keys in an hour */
-        int64_t plan_chunk; /* the planner plans at most this many items in one step */
+        int64_t max_keys;     /* one client may use this many Idempotency-Keys in an hour */
+        int64_t plan_chunk;   /* the planner plans at most this many items in one step */
+        int64_t filter_bytes; /* size of the filter of known photos; 0: there is none */
         bool journal;
     } ingest;
     struct {

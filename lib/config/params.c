@@ -144,6 +144,10 @@ P(COUNT, "ingest.max_keys", ingest.max_keys, "100k", 1, 1e9, LIVE,
   "Idempotency-Keys that one client can use in an hour; beyond it POST with a new key answers 429.")
 P(COUNT, "ingest.plan_chunk", ingest.plan_chunk, "500", 1, 1e4, 0,
   "Items planned in one transaction.")
+P(SIZE, "ingest.filter_bytes", ingest.filter_bytes, "16MiB", 0, MIB(512), 0,
+  "Size of the filter that says which photos are new, so that the store is not asked for them: 20 bits a known photo, "
+  "16MiB for 6.7M; 0: no filter. In this process or, if coordinator.url is Redis, there; twice as much during a build. "
+  "All processes of a fleet need the same value.")
 P(BOOL, "ingest.journal", ingest.journal, "on", 0, 0, 0,
   "Keep accepted entries on the accepting node as well until they are planned.")
 

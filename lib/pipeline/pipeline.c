@@ -18,6 +18,7 @@
 #include "pipeline/hosts/host_json.h"
 #include "pipeline/hosts/hosts.h"
 #include "pipeline/pipeline_internal.h"
+#include "pipeline/plan/known_build.h"
 #include "pipeline/plan/plan.h"
 #include "pipeline/settle/settle.h"
 
@@ -92,6 +93,16 @@ static void on_finished(void *data, struct pp_transfer *t)
 
 /* --- opening the stages --- */
 
+static bool has_role(const struct pp_pipeline *p, unsigned roles)
+{
+    return (p->roles & roles) != 0;
+}
+
+static bool is_open(const struct pp_pipeline *p, unsigned roles, const void *stage)
+{
+    return stage || !has_role(p, roles);
+}
+
 /* Opens the stages of a worker. The claimer is opened first: it needs the settler only when it has
  * begun to claim. */
 static enum pp_err open_worker(struct pp_pipeline *p)
@@ -151,6 +162,7 @@ static struct pp_planner *open_planner(struct pp_pipeline *p)
                                                         .params = p->params,
                                                         .metrics = &p->metrics,
                                                         .store = p->store,
+                                                        .filter = p->filter,
                                                         .ingest = p->ingest,
                                                         .coordinator = p->coordinator,
                                                         .routes = p->routes,
@@ -159,6 +171,24 @@ static struct pp_planner *open_planner(struct pp_pipeline *p)
                                                         .data = p,
                                                         .on_items_finished = on_items_finished,
                                                         .on_backlog_doubtful = on_backlog_doubtful});
+}
+
+/* Opens the planner, and the builder of the filter of known photos. Returns false if out of
+ * memory. */
+static bool open_planning(struct pp_pipeline *p)
+{
+    if (has_role(p, PP_ROLE_INGEST))
+        p->planner = open_planner(p);
+    if (!p->filter || !has_role(p, PP_ROLE_CRON))
+        return is_open(p, PP_ROLE_INGEST, p->planner);
+    p->known = pp_known_builder_open(&(struct pp_known_builder_options){.loop = p->loop,
+                                                                        .log = p->log,
+                                                                        .params = p->params,
+                                                                        .store = p->store,
+                                                                        .filter = p->filter,
+                                                                        .leads = leads,
+                                                                        .data = p});
+    return p->known && is_open(p, PP_ROLE_INGEST, p->planner);
 }
 
 static struct pp_deliverer *open_deliverer(struct pp_pipeline *p)
@@ -190,16 +220,6 @@ static void start_alone(struct pp_pipeline *p)
 
 static void on_drain_check(void *data);
 static void on_drain_deadline(void *data);
-
-static bool has_role(const struct pp_pipeline *p, unsigned roles)
-{
-    return (p->roles & roles) != 0;
-}
-
-static bool is_open(const struct pp_pipeline *p, unsigned roles, const void *stage)
-{
-    return stage || !has_role(p, roles);
-}
 
 /* Opens the parts that deliver results. Returns false if out of memory. A process that has an event
  * log also has a delivery store. */
@@ -259,9 +279,7 @@ static enum pp_err open_stages(struct pp_pipeline *p)
         return PP_ENOMEM;
     if (has_role(p, PP_ROLE_WORKER) && (err = open_worker(p)) != PP_OK)
         return err;
-    if (has_role(p, PP_ROLE_INGEST))
-        p->planner = open_planner(p);
-    if (!is_open(p, PP_ROLE_INGEST, p->planner) || !open_delivery(p))
+    if (!open_planning(p) || !open_delivery(p))
         return PP_ENOMEM;
     if (!p->params->sole_worker) {
         p->fleet = pp_fleet_open(p);
@@ -292,6 +310,7 @@ void pp_pipeline_close(struct pp_pipeline *p)
     pp_poster_close(p->poster);
     pp_hub_close(p->hub);
     pp_publisher_close(p->publisher);
+    pp_known_builder_close(p->known);
     pp_planner_close(p->planner);
     pp_claimer_close(p->claimer);
     pp_settler_close(p->settler);
@@ -322,7 +341,7 @@ static bool takes_and_fetches(const struct pp_pipeline *p)
 static size_t jobs_in_flight(const struct pp_pipeline *p)
 {
     return (p->gate && pp_gate_busy(p->gate)) + pp_cron_busy(p->cron) + pp_routes_busy(p->routes) +
-           pp_hosts_busy(p->hosts) + pp_fleet_busy(p->fleet);
+           pp_hosts_busy(p->hosts) + pp_fleet_busy(p->fleet) + pp_known_builder_busy(p->known);
 }
 
 /* Checks whether the drain is complete: asks the stages in the order in which they end. Calls
@@ -341,6 +360,7 @@ static void on_drain_check(void *data)
         pp_cron_stop(p->cron);
         pp_routes_tick(p->routes);
         pp_hosts_stop(p->hosts);
+        pp_known_builder_stop(p->known);
         pp_fleet_stop(p->fleet);
     }
     if (jobs_in_flight(p) > 0 || pp_deliverer_busy(p->deliverer) > 0 ||

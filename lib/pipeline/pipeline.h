@@ -21,6 +21,7 @@
 #include "photopool/port/coordinator.h"
 #include "photopool/port/delivery_store.h"
 #include "photopool/port/event_log.h"
+#include "photopool/port/filter.h"
 #include "photopool/port/ingest_queue.h"
 #include "photopool/port/task_store.h"
 #include "pipeline/common/gate.h"
@@ -32,6 +33,7 @@
 
 struct pp_ledger;
 struct pp_planner;
+struct pp_known_builder;
 struct pp_claimer;
 struct pp_settler;
 struct pp_routes;
@@ -55,6 +57,8 @@ struct pp_pipeline {
     struct pp_task_store *store;
     struct pp_ingest_queue *ingest;
     struct pp_coordinator *coordinator;
+    /* the filter of known photos, with the roles ingest and cron if params has a size; else NULL */
+    struct pp_filter *filter;
     struct pp_blob_store *blobs;
     struct pp_event_log *events; /* set with the roles api, deliver and cron; else NULL */
     /* keeps cursors, deliveries and endpoints; set if `events` is set */
@@ -77,7 +81,8 @@ struct pp_pipeline {
     struct pp_hosts *hosts;
     struct pp_progress *progress;
     struct pp_planner *planner;
-    struct pp_gate *gate; /* set with the role worker; else NULL */
+    struct pp_known_builder *known; /* set with the role cron if there is a filter; else NULL */
+    struct pp_gate *gate;           /* set with the role worker; else NULL */
     struct pp_claimer *claimer;
     struct pp_settler *settler;
     struct pp_publisher *publisher; /* set if there is an event log; else NULL */

@@ -10,6 +10,8 @@ accept  large batches over a few kept connections, from the first POST to the la
 plan    an ingest role starts after that: from the first photo in MongoDB to the last. Compared with
         bare insertion of as many documents of the same sizes, 1,000 a command, w:majority, j:true,
         over --inserters connections; without indexes, and with the indexes of photos and items
+filter  the same plan on a fleet of its own, whose filter of known photos is complete before the
+        first batch. Compared with a fleet without a filter
 """
 import http.client
 import os
@@ -124,6 +126,31 @@ def bench_plan(args, fleet, photos):
     print_processors("ingest", "plan", used)
 
 
+def wait_for_filter(fleet):
+    """Waits until the leader has built the filter of known photos."""
+    begin = time.monotonic()
+    while not fleet.redis.wire.run("HEXISTS", "{photopool:filter}:meta", "at"):
+        check(time.monotonic() - begin < TIMEOUT, f"the filter is not complete after {TIMEOUT} s")
+        time.sleep(0.2)
+
+
+def bench_filter(case, args, config, bodies, photos):
+    rates, trips = [], []
+    for size in ("16MiB", "0"):
+        fleet = Fleet(case, config={**config, "ingest.filter_bytes": size}, replicas={"api": 1, "cron": 1}).start()
+        if size != "0":
+            wait_for_filter(fleet)
+        accept(fleet.api, bodies, args.connections)
+        say(f"plan with a filter of {size}")
+        rate, used = plan(args, fleet, photos)
+        rates.append(rate)
+        trips.append(used.round_trips("store", "op").get("lookup", 0) / (photos / 1000))
+        for replica in fleet.replicas:
+            replica.kill()
+    print_row("ingest", f"new photos planned by {args.ingests} ingest, with the filter", rates[0], "photos/s", rates[1], "no filter",
+              lookups_a_thousand=trips[0], lookups_a_thousand_without=trips[1])
+
+
 def element(number, raw):
     return b"\x03" + str(number).encode() + b"\0" + raw
 
@@ -212,6 +239,7 @@ def run(case, args):
     bench_plan(args, fleet, len(bodies) * per_batch)
     for replica in fleet.replicas:
         replica.kill()
+    bench_filter(case, args, config, bodies, len(bodies) * per_batch)
 
 
 def main():

@@ -8,6 +8,7 @@
 #include "adapter/curl/fetcher.h"
 #include "adapter/fs/fs_blob_store.h"
 #include "adapter/local/local_coordinator.h"
+#include "adapter/local/local_filter.h"
 #include "adapter/mongo/mongo_store.h"
 #include "adapter/sqlite/sqlite_store.h"
 #include "base/clock.h"
@@ -65,6 +66,7 @@ static void default_params(struct world *w)
         .gather_max_ms = 2,
         .drain_ms = 2000,
         .plan_chunk = 50,
+        .filter_age_ms = 86400000,
         .sole_worker = true,
         .results_ms = 86400000,
         .idempotency_ms = 86400000,
@@ -105,6 +107,11 @@ static void open_ports(struct world *w)
     w->p.store = &w->faulty.store;
     w->p.ingest = &w->faulty.ingest;
     w->p.coordinator = &w->faulty.coordinator;
+    if (w->params.filter_bytes == 0)
+        return;
+    assert_int_equal(pp_local_filter_open(w->loop, &w->filter), PP_OK);
+    faulty_open_filter(&w->faulty, w->filter);
+    w->p.filter = &w->faulty.filter;
 }
 
 void world_open(struct world *w)
@@ -149,6 +156,9 @@ void world_close(struct world *w)
     pp_lane_close(w->p.keep_lane);
     w->p.blobs->ops->close(w->p.blobs);
     assert_int_equal(w->faulty.n_pending, 0);
+    if (w->filter)
+        w->filter->ops->close(w->filter);
+    w->filter = NULL;
     w->coordinator->ops->close(w->coordinator);
     w->ingest->ops->close(w->ingest);
     w->store->ops->close(w->store);

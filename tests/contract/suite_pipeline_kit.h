@@ -45,6 +45,7 @@ struct world {
     struct pp_task_store *store; /* The following ports are the real ones, without faults. */
     struct pp_ingest_queue *ingest;
     struct pp_coordinator *coordinator;
+    struct pp_filter *filter; /* NULL unless params has a size for it */
     struct pp_cidr loopback;
     struct pp_port_range ports;
     int64_t delays[2];

@@ -32,6 +32,49 @@ static void looking_up_photos(void **state)
     KIT_OK(k, lookup, &r);
 }
 
+/* Reads the keys of all photos in pages of `limit`. Counts how many pages have each of the keys in
+ * `due`. */
+static void read_photo_keys(struct store_kit *k, size_t limit, const struct pp_key *due, int *seen, size_t n)
+{
+    struct pp_store_keys r = {.limit = limit, .more = true};
+    while (r.more) {
+        KIT_OK(k, photo_keys, &r);
+        assert_true(r.n <= limit && (r.n == limit || !r.more));
+        for (size_t i = 0; i < r.n; i++)
+            for (size_t j = 0; j < n; j++)
+                seen[j] += memcmp(&r.keys[i], &due[j], sizeof due[j]) == 0;
+        r.after = r.end;
+    }
+}
+
+/* Photos that have a record or a task, of all clients, each once: open ones, claimed ones, stored
+ * ones and failed ones. */
+static void the_keys_of_all_photos(void **state)
+{
+    struct store_kit *k = *state;
+    const struct pp_key due[] = {sk_key("c", "p"),  sk_key("c", "q"),  sk_key("c", "r"), sk_key("c", "s"),
+                                 sk_key("a", "p"),  sk_key("a", "x"),  sk_key("z", "p"), sk_key("z", "y"),
+                                 sk_key("c", "no"), sk_key("no", "p"), sk_key("a", "q")};
+    enum { ALL = sizeof due / sizeof *due, THERE = 8 };
+    int seen[ALL] = {0};
+    read_photo_keys(k, 5, due, seen, ALL);
+    for (size_t i = 0; i < ALL; i++)
+        assert_int_equal(seen[i], 0);
+    sk_plan(k, "c", "b_1", "a: p q r s");
+    struct pp_store_claim *c = sk_claim(k, "c", 0, 3);
+    sk_final(k, KIT_WORKER, &c->tasks[0], PP_OUTCOME_STORED);
+    sk_fail(k, &c->tasks[1], 410, true);
+    sk_plan(k, "z", "b_2", "a: p y");
+    sk_plan(k, "a", "b_3", "a: p x");
+    const size_t limits[] = {1, 2, 3, 4, 7, 8, 100};
+    for (size_t l = 0; l < sizeof limits / sizeof *limits; l++) {
+        memset(seen, 0, sizeof seen);
+        read_photo_keys(k, limits[l], due, seen, ALL);
+        for (size_t i = 0; i < ALL; i++)
+            assert_int_equal(seen[i], i < THERE);
+    }
+}
+
 static void objects_by_hash(void **state)
 {
     struct store_kit *k = *state;
@@ -645,6 +688,7 @@ static void roundtrips_are_counted(void **state)
 #define T(f) cmocka_unit_test_setup_teardown(f, sk_open, sk_close)
 static const struct CMUnitTest tests[] = {
     T(looking_up_photos),
+    T(the_keys_of_all_photos),
     T(objects_by_hash),
     T(results_page_by_page),
     T(results_of_few_bytes),

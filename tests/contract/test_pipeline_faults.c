@@ -39,6 +39,7 @@ static void every_request_fails_once_in_a_while(void **state, enum faulty_where 
 
     w->params.lease_ms = 10000;
     w->params.client_rpm = 60000; /* With a rate each cycle renews the slot. */
+    w->params.filter_bytes = 65536;
     world_open(w);
     for (int op = 0; op < FAULTY_OPS; op++) {
         seed = seed * 1103515245 + 12345;
@@ -55,7 +56,7 @@ static void every_request_fails_once_in_a_while(void **state, enum faulty_where 
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
         assert_true(leaves_something(all[i], where) || w->faulty.struck[all[i]] > 0);
     assert_true(w->faulty.struck[FAULTY_COORD_renew] > 0 && w->faulty.struck[FAULTY_COORD_acquire] > 0);
-    assert_true(w->faulty.struck[FAULTY_INGEST_ack] > 0);
+    assert_true(w->faulty.struck[FAULTY_INGEST_ack] > 0 && w->faulty.struck[FAULTY_FILTER_ask] > 0);
     memset(w->faulty.rules, 0, sizeof(w->faulty.rules));
     world_close(w);
 }

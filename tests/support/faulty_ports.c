@@ -166,6 +166,19 @@ PP_INGEST_OPS(X)
 PP_COORD_OPS(X)
 #undef X
 
+#define X(name, type)                                                                   \
+    static enum pp_err submit_filter_##name(struct faulty_ports *f, struct pp_req *req) \
+    {                                                                                   \
+        return f->real_filter->ops->name(f->real_filter, (struct type *)req);           \
+    }                                                                                   \
+    static enum pp_err filter_##name(struct pp_filter *filter, struct type *r)          \
+    {                                                                                   \
+        struct faulty_ports *f = pp_container_of(filter, struct faulty_ports, filter);  \
+        return pass(f, FAULTY_FILTER_##name, &r->req, submit_filter_##name);            \
+    }
+PP_FILTER_OPS(X)
+#undef X
+
 static void ingest_watch(struct pp_ingest_queue *q, void (*cb)(void *data), void *data)
 {
     of_ingest(q)->real_ingest->ops->watch(of_ingest(q)->real_ingest, cb, data);
@@ -267,6 +280,15 @@ void faulty_open(struct faulty_ports *f, struct pp_loop *loop, struct pp_task_st
     f->store.ops = &f->store_ops;
     f->ingest.ops = &f->ingest_ops;
     f->coordinator.ops = &f->coordinator_ops;
+}
+
+void faulty_open_filter(struct faulty_ports *f, struct pp_filter *filter)
+{
+    f->real_filter = filter;
+#define X(name, type) .name = filter_##name,
+    f->filter_ops = (struct pp_filter_ops){PP_FILTER_OPS(X)};
+#undef X
+    f->filter.ops = &f->filter_ops;
 }
 
 void faulty_fail(struct faulty_ports *f, enum faulty_op op, enum faulty_where where, enum pp_err err,

@@ -1,5 +1,6 @@
-/* faulty_ports.h: wrappers of a task store, an ingest queue and a coordinator. They fail, delay or
- * change the requests that the test chooses, and pass on all other requests.
+/* faulty_ports.h: wrappers of a task store, an ingest queue, a coordinator and a filter of known
+ * photos. They fail, delay or change the requests that the test chooses, and pass on all other
+ * requests.
  *
  * A fault strikes a request at one of three moments: when it is submitted, so that done() never
  * runs; before the real port has done the work, which then stays undone; or after the real port has
@@ -9,6 +10,7 @@
 #define PP_TEST_FAULTY_PORTS_H
 
 #include "photopool/port/coordinator.h"
+#include "photopool/port/filter.h"
 #include "photopool/port/ingest_queue.h"
 #include "photopool/port/task_store.h"
 #include "runtime/loop.h"
@@ -23,7 +25,10 @@ enum faulty_op {
 #define X(name, type) FAULTY_COORD_##name,
             PP_COORD_OPS(X)
 #undef X
-                FAULTY_OPS
+#define X(name, type) FAULTY_FILTER_##name,
+                PP_FILTER_OPS(X)
+#undef X
+                    FAULTY_OPS
 };
 
 enum faulty_where { FAULTY_NOWHERE, FAULTY_AT_SUBMIT, FAULTY_BEFORE, FAULTY_AFTER };
@@ -56,15 +61,19 @@ struct faulty_ports {
     struct pp_task_store store, *real_store;
     struct pp_ingest_queue ingest, *real_ingest;
     struct pp_coordinator coordinator, *real_coordinator;
+    struct pp_filter filter, *real_filter;
     struct pp_task_store_ops store_ops;
     struct pp_ingest_queue_ops ingest_ops;
     struct pp_coordinator_ops coordinator_ops;
+    struct pp_filter_ops filter_ops;
 };
 
 /* Opens wrappers of these ports. Use f->store, f->ingest and f->coordinator in place of the
  * ports, which still belong to the caller. */
 void faulty_open(struct faulty_ports *f, struct pp_loop *loop, struct pp_task_store *store,
                  struct pp_ingest_queue *ingest, struct pp_coordinator *coordinator);
+/* Opens a wrapper of the filter, f->filter, after faulty_open(). */
+void faulty_open_filter(struct faulty_ports *f, struct pp_filter *filter);
 /* The next requests of this operation, after the first `skip`, fail in this way, `times` times. */
 void faulty_fail(struct faulty_ports *f, enum faulty_op op, enum faulty_where where, enum pp_err err,
                  unsigned skip, unsigned times);

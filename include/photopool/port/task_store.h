@@ -38,6 +38,27 @@ struct pp_store_lookup { /* reads the records of photos */
     struct pp_photo *photos;
 };
 
+/* A place in the order in which a store reads the keys of its photos; its members mean something
+ * only to the store. A zeroed one is before all photos. */
+struct pp_photo_place {
+    uint64_t row;
+    struct pp_key key;
+};
+
+/* Reads a page of the keys of all photos that have a record or a task, to build the filter of known
+ * photos. A series of pages has each photo that was planned before its first page, and may have
+ * others. */
+struct pp_store_keys {
+    struct pp_req req;
+    struct pp_photo_place after; /* the place where the page before has ended */
+    size_t limit;
+    /* The store sets the following fields. */
+    struct pp_key *keys; /* in the arena */
+    size_t n;
+    bool more;
+    struct pp_photo_place end; /* where this page ends */
+};
+
 struct pp_backlog_row {
     const char *client;
     uint8_t queue;
@@ -489,6 +510,7 @@ struct pp_store_generation { /* records the name of the coordinator's current da
  * request: add its struct above, a line here, and a function in each adapter. */
 #define PP_STORE_READS(X)                    \
     X(lookup, pp_store_lookup)               \
+    X(photo_keys, pp_store_keys)             \
     X(backlog, pp_store_backlog)             \
     X(batch, pp_store_batch)                 \
     X(batches, pp_store_batches)             \

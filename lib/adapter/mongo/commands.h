@@ -154,6 +154,8 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
 #define PP_MG_COMMANDS(X)                                                                                    \
     /* photos and tasks */                                                                                   \
     X(LOOKUP, FIND, PHOTOS, "_id_", "{" MG_THESE_PHOTOS "}", "", "'projection': {'c': 0, 'e': 0, 't': 0}")   \
+    X(PHOTO_KEYS, FIND, PHOTOS, "_id_", "{'_id': {'$gt': '?after:k'}}", "",                                  \
+      "'sort': {'_id': 1}, 'limit': '?limit:i', 'projection': {'_id': 1}")                                   \
     X(PHOTO, FIND, PHOTOS, "", "{'c': '?client:s', '_id': '?key:k'}")                                        \
     X(OBJECT, FIND, PHOTOS, "", "{'o.h': '?sha:h', 'c': '?client:s?'}", "",                                  \
       "'limit': 1, 'projection': {'_id': 0, 'o': 1}")                                                        \

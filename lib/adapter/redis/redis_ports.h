@@ -1,5 +1,6 @@
 /* redis_ports.h: opens the ports that a fleet has on Redis 6.2 or later: its coordinator, ingest
- * queue and event log. README.md has the keys, the scripts, and what each request costs.
+ * queue, event log and filter of known photos. README.md has the keys, the scripts, and what each
+ * request costs.
  *
  * A port opens without waiting for a connection, and reconnects by itself until it is closed.
  * Callers submit requests on `loop`, which calls done() and must outlive the port. Each change is
@@ -15,6 +16,7 @@
 #include "base/log.h"
 #include "photopool/port/coordinator.h"
 #include "photopool/port/event_log.h"
+#include "photopool/port/filter.h"
 #include "photopool/port/ingest_queue.h"
 #include "runtime/loop.h"
 
@@ -72,5 +74,18 @@ struct pp_redis_event_log_options {
 pp_must_check enum pp_err pp_redis_event_log_open(struct pp_loop *loop,
                                                   const struct pp_redis_event_log_options *o,
                                                   struct pp_event_log **out);
+
+struct pp_redis_filter_options {
+    const char *url;
+    /* All keys begin with this text, without braces, blanks and line breaks. Default:
+     * "photopool:filter". */
+    const char *prefix;
+    struct pp_log *log;
+    int64_t timeout_ms; /* longest wait for an answer of Redis, in ms; default 5,000 */
+};
+
+/* Opens the filter of known photos. It does not repeat requests that failed. */
+pp_must_check enum pp_err pp_redis_filter_open(struct pp_loop *loop, const struct pp_redis_filter_options *o,
+                                               struct pp_filter **out);
 
 #endif

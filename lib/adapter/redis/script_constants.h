@@ -106,4 +106,9 @@ _Static_assert(PP_INDEX_PART(UINT32_MAX) == PP_INDEX_PARTS - 1, "the parts do no
 
 #define PP_EVENT_APPEND_MAX 1000 /* most events of one append */
 
+/* --- the filter of known photos --- */
+
+/* A filter that no process looks at is dropped after this many ms: it is no longer used. */
+#define PP_FILTER_KEPT_MS (10 * PP_MINUTE_MS)
+
 #endif

@@ -104,6 +104,8 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
     /* photos */                                                                                             \
     X(PHOTO_ADD, "INSERT OR IGNORE INTO photos(num, client, key, task) VALUES(?1, ?2, ?3, ?1)")              \
     X(PHOTO_FIND, "SELECT num, task, rec FROM photos WHERE client=?1 AND key=?2")                            \
+    X(PHOTO_KEYS,                                                                                            \
+      "SELECT client, key FROM photos WHERE (client, key)>(?1, ?2) ORDER BY client, key LIMIT ?3")           \
     X(PHOTO_REC, "SELECT rec FROM photos WHERE num=?1")                                                      \
     X(PHOTO_OPEN, "UPDATE photos SET task=?2 WHERE num=?1")                                                  \
     X(PHOTO_FREE, "UPDATE photos SET task=NULL WHERE num=?1")                                                \

@@ -196,6 +196,21 @@ static void write_breakers(const struct pp_metrics *m, struct pp_buf *out)
         pp_buf_printf(out, "photopool_breakers{state=\"%s\"} %" PRIu64 "\n", states[i], m->breakers[i]);
 }
 
+static void write_filter(const struct pp_metrics *m, struct pp_buf *out)
+{
+    static const char *const labels[] = {
+#define X(id, label) label,
+        PP_FILTER_ANSWERS(X)
+#undef X
+    };
+
+    family(out, "filter_lookups_total", "counter",
+           "Photos asked for in the filter of known photos; absent: the store was not asked.");
+    for (size_t i = 0; i < PP_FILTER_ANSWER_COUNT; i++)
+        pp_buf_printf(out, "photopool_filter_lookups_total{answer=\"%s\"} %" PRIu64 "\n", labels[i],
+                      m->filter_lookups[i]);
+}
+
 void pp_metrics_write(const struct pp_metrics *m, const struct pp_tier *tiers, uint32_t n_tiers,
                       struct pp_buf *out)
 {
@@ -215,6 +230,7 @@ void pp_metrics_write(const struct pp_metrics *m, const struct pp_tier *tiers, u
 #undef X
     write_breakers(m, out);
     write_handed_back(m, out);
+    write_filter(m, out);
     write_loops(m, out);
 }
 

@@ -77,6 +77,8 @@ struct pp_params {
     uint64_t high_water, queue_bytes; /* weight and bytes of the entries that wait to be planned */
     uint32_t max_keys;                /* one client may use this many Idempotency-Keys in an hour */
     uint32_t plan_chunk;              /* the planner plans at most this many items in one step */
+    uint64_t filter_bytes;            /* size of the filter of known photos; 0: there is none */
+    int64_t filter_age_ms;            /* a filter is built anew after this time */
     uint64_t max_body;
     uint32_t max_items, max_photos_per_item;
     int64_t idempotency_ms, results_ms;

@@ -151,3 +151,16 @@ void plan_chunk_decide(struct plan_job *job)
     for (size_t i = 0; i < job->lookup.n; i++)
         decide(job, job->fetchable[i], &job->lookup.photos[i]);
 }
+
+void plan_chunk_absent(struct plan_job *job, const bool *absent)
+{
+    static const struct pp_photo none = {.found = false};
+    size_t left = 0;
+
+    for (size_t i = 0; i < job->n_fetchable; i++)
+        if (absent[i])
+            decide(job, job->fetchable[i], &none);
+        else
+            job->fetchable[left++] = job->fetchable[i];
+    job->n_fetchable = left;
+}

@@ -1,6 +1,6 @@
 /* plan.c: assigns entries of the ingest queue to jobs, and takes each job through its steps.
  *
- *   take -> [waiting] -> job: open -> (look up -> plan) for each chunk -> ack
+ *   take -> [waiting] -> job: open -> (known.c: ask, look up -> plan) for each chunk -> ack
  *                              a failure: paused, then from the beginning; damaged: set aside
  *
  * To add a step, add a value of enum plan_step, a function that enters the step, and one that
@@ -155,6 +155,11 @@ static void on_planned(struct pp_req *req)
     if (job->plan.n_backlog > 0)
         o->coordinator->ops->announce(o->coordinator, job->plan.backlog, job->plan.n_backlog);
     count_answered(job);
+    plan_known_check(job);
+}
+
+static void chunk_written(struct plan_job *job)
+{
     if (job->plan.last) {
         ack(job);
         return;
@@ -163,7 +168,7 @@ static void on_planned(struct pp_req *req)
     next_chunk(job);
 }
 
-static void write_chunk(struct plan_job *job, size_t n_items)
+static void write_chunk(struct plan_job *job)
 {
     const struct pp_planner_options *o = &job->planner->o;
     const struct pp_ingest_entry *e = job->entry;
@@ -180,7 +185,7 @@ static void write_chunk(struct plan_job *job, size_t n_items)
                                        .rejected = job->rejected,
                                        .n_rejected = job->n_rejected,
                                        .items = job->items,
-                                       .n = n_items,
+                                       .n = job->n_items,
                                        .last = !job->has_ahead,
                                        .date_ms = pp_loop_date(o->loop)};
     enum pp_err err = o->store->ops->plan(o->store, &job->plan);
@@ -188,22 +193,8 @@ static void write_chunk(struct plan_job *job, size_t n_items)
         pause_job(job, "items not planned", err);
 }
 
-static void on_looked_up(struct pp_req *req)
-{
-    struct plan_job *job = req->data;
-
-    pp_assert(job->step == PLAN_LOOKUP, "an answer for a job in another step");
-    if (req->err != PP_OK) {
-        pause_job(job, "photos not looked up", req->err);
-        return;
-    }
-    plan_chunk_decide(job);
-    write_chunk(job, job->plan.n);
-}
-
 static void next_chunk(struct plan_job *job)
 {
-    const struct pp_planner_options *o = &job->planner->o;
     struct plan_chunk_size size;
 
     if (job->planner->draining) { /* The entry is not acked, so the next process plans it again. */
@@ -220,22 +211,13 @@ static void next_chunk(struct plan_job *job)
         pause_job(job, "items not read", err);
         return;
     }
-    job->plan.n = size.items;
-    if (size.fetchable == 0) {
-        write_chunk(job, size.items);
-        return;
-    }
-    struct pp_key *keys = pp_arena_array(&job->arena, size.fetchable, sizeof(*keys));
-    for (size_t i = 0; keys && i < size.fetchable; i++)
-        keys[i] = job->fetchable[i]->key;
-    job->step = PLAN_LOOKUP;
-    job->lookup = (struct pp_store_lookup){.req = {.done = on_looked_up, .data = job, .arena = &job->arena},
-                                           .client = job->entry->client,
-                                           .keys = keys,
-                                           .n = size.fetchable};
-    err = keys ? o->store->ops->lookup(o->store, &job->lookup) : PP_ENOMEM;
-    if (err != PP_OK)
-        pause_job(job, "photos not looked up", err);
+    job->n_items = size.items;
+    job->n_fetchable = size.fetchable;
+    job->ask.n = 0;
+    if (size.fetchable == 0)
+        write_chunk(job);
+    else
+        plan_known_find(job);
 }
 
 static void start_entry(struct plan_job *job)
@@ -293,7 +275,7 @@ static void assign_jobs(struct pp_planner *planner)
         job->take = w->take;
         job->entry = w->entry;
         job->step = PLAN_LOOKUP;
-        job->failures = 0;
+        job->failures = job->asks_failed = 0;
         start_entry(job);
     }
     if (planner->draining)
@@ -407,6 +389,8 @@ static void on_poll(void *data)
     pp_planner_wake(data);
 }
 
+static const struct plan_steps steps = {.write = write_chunk, .written = chunk_written, .failed = pause_job};
+
 struct pp_planner *pp_planner_open(const struct pp_planner_options *options)
 {
     pp_assert(options->store && options->ingest && options->coordinator && options->routes &&
@@ -416,6 +400,7 @@ struct pp_planner *pp_planner_open(const struct pp_planner_options *options)
     if (!planner)
         return NULL;
     planner->o = *options;
+    planner->steps = &steps;
     planner->alone = true;
     pp_list_init(&planner->waiting);
     planner->timer = pp_timer_open(options->loop, on_poll, planner);

@@ -1,7 +1,8 @@
 /* plan.h: turns accepted batches into items and tasks.
  *
  * The planner takes entries from the ingest queue and works through each entry in chunks. For a
- * chunk it looks up the records of the photos, decides what each photo needs (core/plan.h: known,
+ * chunk it looks up the records of the photos that the filter of known photos does not call absent,
+ * decides what each photo needs (core/plan.h: known,
  * skip or fetch; a URL that may not be fetched fails here, without a request), chooses the tier of
  * each new task (routes), and writes the whole chunk in one request. After the last chunk it acks
  * the entry.
@@ -15,6 +16,7 @@
 
 #include "base/log.h"
 #include "photopool/port/coordinator.h"
+#include "photopool/port/filter.h"
 #include "photopool/port/ingest_queue.h"
 #include "photopool/port/task_store.h"
 #include "pipeline/common/metrics.h"
@@ -31,6 +33,7 @@ struct pp_planner_options {
     const struct pp_params *params;
     struct pp_metrics *metrics;
     struct pp_task_store *store;
+    struct pp_filter *filter; /* NULL: the store is asked for each photo */
     struct pp_ingest_queue *ingest;
     struct pp_coordinator *coordinator;
     struct pp_routes *routes;

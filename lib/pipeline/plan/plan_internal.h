@@ -1,5 +1,5 @@
-/* plan_internal.h: what plan.c (assigns entries to jobs; the steps of a job) and chunk.c (reads a
- * chunk and decides what its photos need) share. */
+/* plan_internal.h: what plan.c (assigns entries to jobs; the steps of a job), chunk.c (reads a
+ * chunk and decides what its photos need) and known.c (finds out what is known of photos) share. */
 #ifndef PHOTOPOOL_PIPELINE_PLAN_PLAN_INTERNAL_H
 #define PHOTOPOOL_PIPELINE_PLAN_PLAN_INTERNAL_H
 
@@ -12,7 +12,16 @@
 
 #define PLAN_JOBS 4
 
-enum plan_step { PLAN_IDLE, PLAN_LOOKUP, PLAN_WRITE, PLAN_ACK, PLAN_POISON, PLAN_PAUSED };
+enum plan_step {
+    PLAN_IDLE,
+    PLAN_ASK, /* of the filter of known photos; before the look-up, or again after the write */
+    PLAN_DISCARD,
+    PLAN_LOOKUP,
+    PLAN_WRITE,
+    PLAN_ACK,
+    PLAN_POISON,
+    PLAN_PAUSED
+};
 
 /* A request to the queue for entries, with its answer. The planner frees the request after it has
  * ended, when no entry of the answer waits or is being planned any more. */
@@ -41,11 +50,21 @@ struct plan_job {
     bool has_ahead;
     /* The memory of the current chunk, or of the request that removes the entry. */
     struct pp_arena arena;
-    struct pp_plan_item *items;
-    /* The photos of the chunk that must be looked up, in the order of the look-up's keys. */
+    struct pp_plan_item *items; /* n_items of them */
+    size_t n_items;
+    /* The photos of the chunk that must be looked up, in the order of the look-up's keys. At first
+     * all that may be fetched; then without those that the filter calls absent. */
     struct pp_plan_photo **fetchable;
+    size_t n_fetchable;
     struct pp_rejected_part *rejected; /* the parts of verdicts that stand within the chunk */
     size_t n_rejected;
+    /* The request to the filter with the keys of all photos that may be fetched; n 0: there is
+     * none, or the chunk has no such photo. */
+    struct pp_filter_ask ask;
+    struct pp_filter_discard discard;
+    int64_t asked_ms;     /* loop time of the latest ask or discard */
+    uint32_t asks_failed; /* in a row */
+    bool written;         /* the store has the chunk */
     struct pp_store_lookup lookup;
     struct pp_store_plan plan;
     union {
@@ -55,8 +74,20 @@ struct plan_job {
     struct pp_timer *pause;
 };
 
+/* The steps of a job that known.c continues with; plan.c has them. */
+struct plan_steps {
+    /* Writes the chunk, in which every photo is decided, to the store. */
+    void (*write)(struct plan_job *job);
+    /* The chunk is done: goes on to the next one, or ends the entry. */
+    void (*written)(struct plan_job *job);
+    /* A request has failed: pauses the job, and then starts its entry again. `what` is the line of
+     * the log. */
+    void (*failed)(struct plan_job *job, const char *what, enum pp_err err);
+};
+
 struct pp_planner {
     struct pp_planner_options o;
+    const struct plan_steps *steps;
     struct plan_job jobs[PLAN_JOBS];
     struct pp_list waiting;   /* entries taken from the queue for which no job has started yet */
     struct plan_take *taking; /* the request for entries that is in flight; NULL: none */
@@ -85,5 +116,17 @@ struct plan_chunk_size {
 pp_must_check enum pp_err plan_chunk_read(struct plan_job *job, struct plan_chunk_size *size);
 /* Decides, for each photo that was looked up, whether it needs a task. */
 void plan_chunk_decide(struct plan_job *job);
+/* Decides for the photos in job->fetchable that are absent: the store has no record of them. Takes
+ * them out of job->fetchable. */
+void plan_chunk_absent(struct plan_job *job, const bool *absent);
+
+/* --- known.c: finds out what is known of a chunk's photos --- */
+
+/* Finds out what is known of the photos in job->fetchable, and decides what they need. Then calls
+ * steps->write() or steps->failed(). */
+void plan_known_find(struct plan_job *job);
+/* The chunk was written: makes sure that the filter has its photos. Then calls steps->written() or
+ * steps->failed(). */
+void plan_known_check(struct plan_job *job);
 
 #endif
