@@ -106,4 +106,11 @@ _Static_assert(PP_INDEX_PART(UINT32_MAX) == PP_INDEX_PARTS - 1, "the parts do no
 
 #define PP_EVENT_APPEND_MAX 1000 /* most events of one append */
 
+/* --- the dedupe port --- */
+
+/* A key is within this many slots of its first one, or has no room. */
+#define PP_DEDUPE_PROBES 64
+/* A new table's size is estimated from this many bytes of the previous one. */
+#define PP_DEDUPE_SAMPLE 65536
+
 #endif
