@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "photopool/port/blob_store.h"
 #include "photopool/port/coordinator.h"
+#include "photopool/port/dedupe.h"
 #include "photopool/port/delivery_store.h"
 #include "photopool/port/event_log.h"
 #include "photopool/port/http_server.h"
@@ -54,6 +55,7 @@ struct pp_api_options {
     struct pp_task_store *store;
     struct pp_ingest_queue *ingest;
     struct pp_coordinator *coordinator;
+    struct pp_dedupe *dedupe; /* may be NULL */
     struct pp_blob_store *blobs;
     struct pp_event_log *events;
     struct pp_delivery_store *deliveries;

@@ -15,6 +15,7 @@
     }
 ROUNDTRIPS(store_roundtrips, pp_task_store)
 ROUNDTRIPS(coordinator_roundtrips, pp_coordinator)
+ROUNDTRIPS(dedupe_roundtrips, pp_dedupe)
 ROUNDTRIPS(ingest_roundtrips, pp_ingest_queue)
 ROUNDTRIPS(events_roundtrips, pp_event_log)
 ROUNDTRIPS(delivery_roundtrips, pp_delivery_store)
@@ -30,6 +31,8 @@ static void put_roundtrips(struct pp_call *call)
         {"store_roundtrips_total", "Round trips to the store.", store_roundtrips, o->store},
         {"coordinator_roundtrips_total", "Round trips to the coordinator.", coordinator_roundtrips,
          o->coordinator},
+        {"dedupe_roundtrips_total", "Round trips to the dedupe port: who fetches a URL.", dedupe_roundtrips,
+         o->dedupe},
         {"ingest_roundtrips_total", "Round trips to the ingest queue.", ingest_roundtrips, o->ingest},
         {"events_roundtrips_total", "Round trips to the event log.", events_roundtrips, o->events},
         {"delivery_roundtrips_total", "Round trips to the delivery store.", delivery_roundtrips,

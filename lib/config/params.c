@@ -18,10 +18,12 @@
 #define C_COUNT_OR_NULL    int64_t
 #define C_SIZE             int64_t
 #define C_DURATION         int64_t
+#define C_DURATION_OR_OFF  int64_t
 #define C_NUMBER           double
 #define C_PORTS            struct pp_config_ports
 #define C_NETWORKS         struct pp_config_strings
 #define C_HOSTS            struct pp_config_strings
+#define C_URLS             struct pp_config_strings
 #define C_RESOLVES         struct pp_config_resolves
 #define C_DURATIONS        struct pp_config_durations
 #define C_DURATIONS_OR_ALL struct pp_config_durations
@@ -71,6 +73,7 @@ static const struct pp_section sections[] = {
     {"worker", "Claiming and running tasks."},
     {"fetch", "Transfers from untrusted hosts."},
     {"retry", "Failures that may pass."},
+    {"share", "One request for a URL that several photos name."},
     {"router", "Learning the tier of a client's host."},
     {"keep", "Hashing and writing what was fetched."},
     {"events", "The numbered stream of results and progress."},
@@ -195,6 +198,11 @@ P(COUNT, "retry.attempts", retry.attempts, "4", 1, 20, LIVE,
   "Transfers of a photo in all. A promotion to the next tier is one, and does not wait.")
 P(DURATIONS, "retry.delays", retry.delays, "[1s, 10s, 60s]", 0, DAY(1), LIVE,
   "Before the second, third, ... try, with jitter; the last one repeats. 429 and 503 wait for Retry-After.")
+
+P(DURATION_OR_OFF, "share.window", share.window_ms, "1m", 0, HR(1), 0,
+  "A fetch of the same URL so recent is shared, whoever asked; 0: only one in progress; off: each photo is fetched.")
+C(URLS, "share.servers", share.servers, "[]", "redis://HOST", LIVE | SECRET,
+  "Redis servers that remember who fetches which URL; none: the coordinator's. A reload may add and remove servers.")
 
 P(DURATION, "router.interval", router.interval_ms, "10s", SEC(1), HR(1), LIVE,
   "How often routes are computed.")

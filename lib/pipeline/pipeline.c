@@ -97,6 +97,7 @@ static enum pp_err open_worker(struct pp_pipeline *p)
                                                      .keep_lane = p->keep_lane,
                                                      .blobs = p->blobs,
                                                      .gate = p->gate,
+                                                     .dedupe = p->dedupe,
                                                      .data = p,
                                                      .on_finished = on_finished,
                                                      .on_backlog_incomplete = on_backlog_doubtful},

@@ -100,6 +100,8 @@ static void open_ports(struct world *w)
     w->p.store = &w->faulty.store;
     w->p.ingest = &w->faulty.ingest;
     w->p.coordinator = &w->faulty.coordinator;
+    if (w->open_dedupe)
+        assert_int_equal(w->open_dedupe(w->loop, &w->p.dedupe), PP_OK);
 }
 
 void world_open(struct world *w)
@@ -144,6 +146,8 @@ void world_close(struct world *w)
     pp_lane_close(w->p.keep_lane);
     w->p.blobs->ops->close(w->p.blobs);
     assert_int_equal(w->faulty.n_pending, 0);
+    if (w->p.dedupe)
+        w->p.dedupe->ops->close(w->p.dedupe);
     w->coordinator->ops->close(w->coordinator);
     w->ingest->ops->close(w->ingest);
     w->store->ops->close(w->store);

@@ -9,6 +9,7 @@
 #include "core/plan.h"
 #include "core/retry.h"
 #include "photopool/task_rules.h"
+#include "pipeline/settle/tell.h"
 
 #define CALL_MAX 500 /* One call to the store has at most this many settlements. */
 /* If the settler expects at least this many further outcomes within the maximum batching delay, it
@@ -105,6 +106,8 @@ static void learn(struct pp_settler *settler, const struct pp_transfer *t)
     const struct pp_task *task = t->task;
     const struct pp_outcome *o = &t->outcome;
 
+    if (pp_tell_taken(t))
+        return;
     if (t->handed_back != PP_BACK_NOT) {
         pp_metrics_handed_back(settler->o.metrics, t->handed_back, t->bytes_received);
         if (settler->o.gate)
@@ -184,7 +187,9 @@ static void decide(struct pp_settler *settler, const struct pp_transfer *t, stru
     *s =
         (struct pp_settlement){.task = t->task, .tier = t->task->tier, .due_ms = wall, .outcome = t->outcome};
     s->outcome.attempts = t->task->attempts;
-    if (t->handed_back != PP_BACK_NOT)
+    if (pp_tell_taken(t))
+        pp_tell_settle(t, s);
+    else if (t->handed_back != PP_BACK_NOT)
         decide_release(settler, t, s);
     else if (t->outcome.code == 0)
         decide_photo(t, pp_loop_date(settler->o.loop), s);
@@ -201,6 +206,7 @@ static void count(struct pp_settler *settler, const struct pp_settlement *s)
         settler->o.metrics->stale_settles++;
     else if (s->kind == PP_SETTLE_FINAL)
         pp_metrics_photo(settler->o.metrics, s->outcome.kind, s->outcome.code, s->task->tier);
+    settler->o.metrics->shared_photos += !s->stale && s->outcome.shared;
 }
 
 static void announce(struct pp_settler *settler, const struct settle_call *call)
@@ -250,11 +256,16 @@ static void on_call_failed(struct pp_settler *settler, struct settle_call *call,
 static void on_call_written(struct pp_settler *settler, struct settle_call *call)
 {
     const struct pp_settler_options *o = &settler->o;
+    struct pp_share *share = pp_claimer_share(o->claimer);
 
     settler->failing = false;
     settler->most = settler->most * 2 < CALL_MAX ? settler->most * 2 : CALL_MAX;
-    for (size_t i = 0; i < call->r.n; i++)
+    for (size_t i = 0; i < call->r.n; i++) {
         count(settler, &call->r.settlements[i]);
+        pp_tell(share, call->transfers[i], &call->r.settlements[i]);
+    }
+    if (share)
+        pp_share_send(share);
     announce(settler, call);
     o->metrics->items_finished += call->r.items_finished;
     if (call->r.items_finished > 0)
