@@ -1,6 +1,6 @@
 /* shared.c: outcomes that several tasks share, and the waits of those that follow.
  *
- * The bytes of an outcome: version, owner, code; of a photo its object, fetched_at, validators; of
+ * The bytes of an outcome: version, owner, code, ms; of a photo its object, fetched_at, validators; of
  * a failure its detail. A text has its length in one byte. */
 #include "core/shared.h"
 
@@ -50,6 +50,7 @@ void pp_shared_write(struct pp_buf *out, const struct pp_shared *s)
     pp_buf_u8(out, SHARED_VERSION);
     pp_buf_u32(out, s->owner);
     pp_buf_u16(out, s->code);
+    pp_buf_u32(out, s->ms);
     if (s->code) {
         put_text(out, s->detail, end - out->n - 1, true);
         return;
@@ -88,6 +89,7 @@ enum pp_err pp_shared_read(struct pp_arena *a, const char *bytes, size_t n, stru
         return PP_ECORRUPT;
     s->owner = pp_read_u32(&r);
     s->code = pp_read_u16(&r);
+    s->ms = pp_read_u32(&r);
     if (s->code) {
         s->detail = get_text(&r, a, &err);
     } else {

@@ -15,6 +15,7 @@ struct pp_arena;
 struct pp_shared {
     uint32_t owner; /* the task that tells it */
     uint16_t code;  /* 0: a photo; else a final failure */
+    uint32_t ms;    /* duration of its transfer */
     struct pp_object object;
     int64_t fetched_at; /* of a photo: when it was fetched, or known to be the same */
     const char *etag;   /* of a photo: the host's validators; NULL: none, or too long to tell */

@@ -73,6 +73,7 @@ static void bytes_of_a_photo(void **state)
     struct pp_arena a;
     char long_text[256];
     struct pp_shared s = {.owner = 5,
+                          .ms = 412,
                           .object = {.bytes = 1, .width = 2, .height = 3, .type = 1},
                           .fetched_at = INT64_C(1800000000000),
                           .etag = "\"abc\"",
@@ -82,7 +83,7 @@ static void bytes_of_a_photo(void **state)
     pp_arena_init(&a, 0);
     memset(s.object.sha256, 7, sizeof(s.object.sha256));
     struct pp_shared back = there_and_back(&a, &s);
-    assert_int_equal(back.owner, 5);
+    assert_true(back.owner == 5 && back.ms == 412);
     assert_memory_equal(&back.object.sha256, &s.object.sha256, sizeof(s.object.sha256));
     assert_true(back.object.bytes == 1 && back.object.width == 2 && back.object.height == 3);
     assert_true(back.object.type == 1 && back.fetched_at == s.fetched_at && back.code == 0);

@@ -106,8 +106,11 @@ static void learn(struct pp_settler *settler, const struct pp_transfer *t)
     const struct pp_task *task = t->task;
     const struct pp_outcome *o = &t->outcome;
 
-    if (pp_tell_taken(t))
+    if (pp_tell_taken(t)) {
+        pp_routes_sample(settler->o.routes, task->client, task->domain,
+                         pp_tell_sample(t, settler->o.params));
         return;
+    }
     if (t->handed_back != PP_BACK_NOT) {
         pp_metrics_handed_back(settler->o.metrics, t->handed_back, t->bytes_received);
         if (settler->o.gate)

@@ -32,6 +32,16 @@ void pp_tell_settle(const struct pp_transfer *t, struct pp_settlement *s)
     s->last_modified = taken->last_modified;
 }
 
+struct pp_route_sample pp_tell_sample(const struct pp_transfer *t, const struct pp_params *params)
+{
+    int64_t timeout_ms = params->tiers[t->task->tier].timeout_ms, ms = t->share->outcome.ms;
+
+    return (struct pp_route_sample){.tier = t->task->tier,
+                                    .first = t->task->attempts == 1,
+                                    .timed_out = ms >= timeout_ms,
+                                    .ms = ms < timeout_ms ? ms : timeout_ms};
+}
+
 void pp_tell(struct pp_share *share, const struct pp_transfer *t, const struct pp_settlement *s)
 {
     const struct pp_outcome *o = &s->outcome;
@@ -44,6 +54,7 @@ void pp_tell(struct pp_share *share, const struct pp_transfer *t, const struct p
     }
     const struct pp_shared outcome = {.owner = t->share->row.owner,
                                       .code = o->code,
+                                      .ms = o->ms,
                                       .object = o->object,
                                       .fetched_at = o->fetched_at,
                                       .etag = s->etag,
