@@ -1,7 +1,7 @@
 /* shared.c: outcomes that several tasks share, and the waits of those that follow.
  *
- * The bytes of an outcome: version, owner, code, ms; of a photo its object, fetched_at, validators; of
- * a failure its detail. A text has its length in one byte. */
+ * The bytes of an outcome: version, owner, code, ms; of a photo its object, fetched_at, validators;
+ * of a failure its detail. A text has its length in one byte. */
 #include "core/shared.h"
 
 #include <string.h>

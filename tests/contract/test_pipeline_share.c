@@ -3,7 +3,7 @@
 #include "adapter/local/local_dedupe.h"
 #include "core/sniff.h"
 #include "format/ids.h"
-#include "pipeline/claim/share.h"
+#include "pipeline/claim/sharing.h"
 #include "suite_pipeline_kit.h"
 
 enum { WINDOW_MS = 60000, FOREIGN = 77 };
@@ -203,7 +203,7 @@ static bool has_drained(void *data)
 static bool follows(void *data)
 {
     struct world *w = data;
-    return pp_share_followers(pp_claimer_share(w->p.claimer)) == 1;
+    return pp_sharing_followers(pp_claimer_share(w->p.claimer)) == 1;
 }
 
 /* --- other processes --- */

@@ -1,4 +1,4 @@
-/* ask.c: asks who fetches the URLs of a cycle's tasks (share.h). */
+/* ask.c: asks who fetches the URLs of a cycle's tasks (sharing.h). */
 #include "photopool/task_rules.h"
 #include "pipeline/claim/claim_internal.h"
 
@@ -22,6 +22,6 @@ bool claim_ask(struct claim_cycle *cy, void (*then)(void *cy))
     claim->shares = pp_arena_array(&claim->arena, n, sizeof(*claim->shares));
     for (size_t i = 0; claim->shares && i < n; i++)
         if (may_share(claimer, &cy->claim.tasks[i]))
-            pp_share_init(&claim->shares[i], &cy->claim.tasks[i], &claim->arena);
-    return claim->shares && pp_share_ask(claimer->share, claim->shares, n, then, cy);
+            pp_sharing_init(&claim->shares[i], &cy->claim.tasks[i], &claim->arena);
+    return claim->shares && pp_sharing_ask(claimer->share, claim->shares, n, then, cy);
 }

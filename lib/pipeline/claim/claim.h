@@ -28,7 +28,7 @@
 #define PP_CLIENTS_MAX   200000
 
 struct pp_claimer;
-struct pp_share;
+struct pp_sharing;
 
 /* The options of a claimer. All fields except `log`, `gate` and `dedupe` are required. All that they
  * point to must outlive the claimer. */
@@ -102,8 +102,8 @@ size_t pp_claimer_in_flight(const struct pp_claimer *claimer);
 size_t pp_claimer_slots(const struct pp_claimer *claimer);
 /* Returns how many transfers a worker with these parameters runs at the same time. */
 uint32_t pp_claim_capacity(const struct pp_params *params);
-/* Returns where the claimer's tasks share outcomes (share.h); NULL: they do not share. */
-struct pp_share *pp_claimer_share(const struct pp_claimer *claimer);
+/* Returns where the claimer's tasks share outcomes (sharing.h); NULL: they do not share. */
+struct pp_sharing *pp_claimer_share(const struct pp_claimer *claimer);
 /* Returns the claimer's fetch loops, and their number in `*n`. */
 struct pp_fetch_loop *const *pp_claimer_loops(const struct pp_claimer *claimer, size_t *n);
 

@@ -1,6 +1,6 @@
 /* claim_internal.h: what the files of this folder share. A file calls only files listed before it:
  *
- *   share.c      tasks that follow the owner of their URL
+ *   sharing.c    tasks that follow the owner of their URL
  *   clients.c    clients: state, queues, why one is not served; when the next cycle runs
  *   transfers.c  tasks on their way to fetch loops and back
  *   placement.c  which worker should have which client
@@ -19,7 +19,7 @@
 #include "core/backlog.h"
 #include "core/slot.h"
 #include "pipeline/claim/claim.h"
-#include "pipeline/claim/share.h"
+#include "pipeline/claim/sharing.h"
 #include "pipeline/claim/timing.h"
 #include "pipeline/fetch/headers.h"
 #include "pipeline/fetch/transfer.h"
@@ -98,7 +98,7 @@ struct pp_claim {
      * claim_share). */
     struct pp_headers **headers;
     size_t n_headers;
-    struct pp_share_task *shares; /* of each task; NULL: no task shares */
+    struct pp_sharing_task *shares; /* of each task; NULL: no task shares */
 };
 
 /* A transfer with the claimer's data about it. Only the main loop uses these data. */
@@ -174,7 +174,7 @@ struct pp_claimer {
     struct claim_client *clients; /* All known clients, a hash table (uthash) by id. */
     struct pp_backlog *backlog;   /* The clients with due tasks. Due times are wall times. */
     struct pp_mailbox *events;
-    struct pp_share *share; /* NULL: tasks do not share */
+    struct pp_sharing *share; /* NULL: tasks do not share */
     struct pp_fetch_loop **loops;
     /* For each fetch loop, the list of orders (order.mail.node) to post at the end of a turn. */
     struct pp_list *orders;
@@ -257,7 +257,7 @@ void claim_wake(struct pp_claimer *claimer);
 
 void claim_on_events(void *data, struct pp_list *mail);
 void claim_on_ahead_timer(void *data);
-void claim_on_followed(void *data, struct pp_share_task *share);
+void claim_on_followed(void *data, struct pp_sharing_task *share);
 /* Starts the tasks of a claim. Tasks whose permits are not free yet wait in claimer->ahead. */
 void claim_dispatch(struct pp_claimer *claimer, struct pp_claim *claim, struct pp_task *tasks, size_t n);
 void claim_unref(struct pp_claim *claim);

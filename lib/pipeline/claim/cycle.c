@@ -4,7 +4,7 @@
  *   deal     deals whole transfers to them, tier by tier
  *   claim    claims the tasks, in one call of the store
  *   reserve  has the coordinator record the permits and places of the claimed tasks, in one call;
- *            at the same time asks who fetches their URLs (share.h)
+ *            at the same time asks who fetches their URLs (sharing.h)
  *   dispatch gives each task to a fetch loop
  *
  * The claim comes before the record, because only the claim shows how many tasks there are. After a
@@ -402,12 +402,12 @@ enum pp_err pp_claimer_open(const struct pp_claimer_options *options, struct pp_
     claimer->timer = pp_timer_open(o->loop, on_timer, claimer);
     claimer->ahead_timer = pp_timer_open(o->loop, claim_on_ahead_timer, claimer);
     if (o->dedupe)
-        claimer->share = pp_share_open(&(struct pp_share_options){.loop = o->loop,
-                                                                  .log = o->log,
-                                                                  .params = o->params,
-                                                                  .dedupe = o->dedupe,
-                                                                  .on_followed = claim_on_followed,
-                                                                  .data = claimer});
+        claimer->share = pp_sharing_open(&(struct pp_sharing_options){.loop = o->loop,
+                                                                      .log = o->log,
+                                                                      .params = o->params,
+                                                                      .dedupe = o->dedupe,
+                                                                      .on_followed = claim_on_followed,
+                                                                      .data = claimer});
     set_enough(claimer);
     enum pp_err err = claimer->backlog && claimer->events && claimer->timer && claimer->ahead_timer &&
                               (claimer->share || !o->dedupe)
@@ -450,7 +450,7 @@ void pp_claimer_close(struct pp_claimer *claimer)
     while (claimer->clients)
         claim_client_free(claimer->clients);
     pp_backlog_free(claimer->backlog);
-    pp_share_close(claimer->share);
+    pp_sharing_close(claimer->share);
     free(claimer);
 }
 
@@ -478,7 +478,7 @@ void pp_claimer_hand_back(struct pp_claimer *claimer)
         pp_fetch_loop_hand_back(claimer->loops[i]);
 }
 
-struct pp_share *pp_claimer_share(const struct pp_claimer *claimer)
+struct pp_sharing *pp_claimer_share(const struct pp_claimer *claimer)
 {
     return claimer->share;
 }
@@ -491,7 +491,7 @@ struct pp_fetch_loop *const *pp_claimer_loops(const struct pp_claimer *claimer, 
 
 size_t pp_claimer_transfers(const struct pp_claimer *claimer)
 {
-    size_t n = claimer->hops_waiting + pp_share_followers(claimer->share);
+    size_t n = claimer->hops_waiting + pp_sharing_followers(claimer->share);
     for (size_t i = 0; i < PP_TIERS_MAX; i++)
         n += claimer->tier_in_flight[i];
     return n;
@@ -504,7 +504,8 @@ size_t pp_claimer_unsettled(const struct pp_claimer *claimer)
 
 size_t pp_claimer_in_flight(const struct pp_claimer *claimer)
 {
-    return claimer->unsettled + (claimer->cycle ? 1 : 0) + claimer->requests + pp_share_busy(claimer->share);
+    return claimer->unsettled + (claimer->cycle ? 1 : 0) + claimer->requests +
+           pp_sharing_busy(claimer->share);
 }
 
 size_t pp_claimer_slots(const struct pp_claimer *claimer)

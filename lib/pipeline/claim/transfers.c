@@ -198,7 +198,7 @@ static void fetch(struct pp_claimer *claimer, struct claim_transfer *t)
 static void start(struct pp_claimer *claimer, struct claim_transfer *t)
 {
     enum pp_follow_next next = t->base.share && claim_is_open(claimer)
-                                   ? pp_share_follow(claimer->share, t->base.share)
+                                   ? pp_sharing_follow(claimer->share, t->base.share)
                                    : PP_FOLLOW_FETCH;
 
     if (next == PP_FOLLOW_TAKE) {
@@ -220,7 +220,7 @@ static unsigned loop_of(const struct pp_claimer *claimer, const struct pp_task *
 }
 
 static void init_transfer(struct pp_claimer *claimer, struct claim_transfer *t, struct pp_claim *claim,
-                          struct pp_task *task, struct pp_share_task *share)
+                          struct pp_task *task, struct pp_sharing_task *share)
 {
     struct claim_client *c = claim_client_find(claimer, task->client);
 
@@ -301,7 +301,7 @@ static void end_following(struct pp_claimer *claimer, struct claim_transfer *t)
     count_flight(claimer, t, 1);
 }
 
-void claim_on_followed(void *data, struct pp_share_task *share)
+void claim_on_followed(void *data, struct pp_sharing_task *share)
 {
     struct pp_claimer *claimer = data;
     struct claim_transfer *t = share->data;
@@ -317,7 +317,7 @@ void claim_on_followed(void *data, struct pp_share_task *share)
     end_turn(claimer, ended);
 }
 
-static void give_up_follower(void *data, struct pp_share_task *share)
+static void give_up_follower(void *data, struct pp_sharing_task *share)
 {
     end_following(data, share->data);
     hand_back_now(data, share->data);
@@ -383,7 +383,7 @@ void claim_give_up_waiting(struct pp_claimer *claimer)
 
     for (struct claim_transfer *t; (t = ahead_pop(&claimer->ahead, INT64_MAX));)
         hand_back_now(claimer, t);
-    pp_share_give_up(claimer->share, give_up_follower, claimer);
+    pp_sharing_give_up(claimer->share, give_up_follower, claimer);
     while (!pp_list_empty(&claimer->parked))
         claim_give_up_hops(pp_container_of(claimer->parked.head.next, struct claim_client, parked_node));
     end_turn(claimer, ended);

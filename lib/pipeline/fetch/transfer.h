@@ -30,7 +30,7 @@ enum pp_transfer_event {
 /* Mail from the main loop to a fetch loop. */
 enum pp_transfer_order { PP_ORDER_START, PP_ORDER_GO_ON, PP_ORDER_GIVE_UP };
 
-struct pp_share_task;
+struct pp_sharing_task;
 struct pp_transfer;
 
 struct pp_transfer_mail {
@@ -56,8 +56,8 @@ struct pp_transfer {
     /* The slot allows requests until this time (monotonic). The value belongs to the client and is
      * valid as long as the client. */
     const _Atomic int64_t *send_until;
-    /* Whether other tasks share the outcome (claim/share.h); NULL: the task does not share. */
-    struct pp_share_task *share;
+    /* Whether other tasks share the outcome (claim/sharing.h); NULL: the task does not share. */
+    struct pp_sharing_task *share;
 
     /* The fetch loop sets the following members. In `outcome` it sets code (0: a photo), object, ms
      * (without time parked or waiting for our disk) and detail; the settler sets the rest. */

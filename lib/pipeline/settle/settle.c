@@ -107,8 +107,7 @@ static void learn(struct pp_settler *settler, const struct pp_transfer *t)
     const struct pp_outcome *o = &t->outcome;
 
     if (pp_tell_taken(t)) {
-        pp_routes_sample(settler->o.routes, task->client, task->domain,
-                         pp_tell_sample(t, settler->o.params));
+        pp_routes_sample(settler->o.routes, task->client, task->domain, pp_tell_sample(t, settler->o.params));
         return;
     }
     if (t->handed_back != PP_BACK_NOT) {
@@ -259,7 +258,7 @@ static void on_call_failed(struct pp_settler *settler, struct settle_call *call,
 static void on_call_written(struct pp_settler *settler, struct settle_call *call)
 {
     const struct pp_settler_options *o = &settler->o;
-    struct pp_share *share = pp_claimer_share(o->claimer);
+    struct pp_sharing *share = pp_claimer_share(o->claimer);
 
     settler->failing = false;
     settler->most = settler->most * 2 < CALL_MAX ? settler->most * 2 : CALL_MAX;
@@ -268,7 +267,7 @@ static void on_call_written(struct pp_settler *settler, struct settle_call *call
         pp_tell(share, call->transfers[i], &call->r.settlements[i]);
     }
     if (share)
-        pp_share_send(share);
+        pp_sharing_send(share);
     announce(settler, call);
     o->metrics->items_finished += call->r.items_finished;
     if (call->r.items_finished > 0)

@@ -42,14 +42,14 @@ struct pp_route_sample pp_tell_sample(const struct pp_transfer *t, const struct 
                                     .ms = ms < timeout_ms ? ms : timeout_ms};
 }
 
-void pp_tell(struct pp_share *share, const struct pp_transfer *t, const struct pp_settlement *s)
+void pp_tell(struct pp_sharing *share, const struct pp_transfer *t, const struct pp_settlement *s)
 {
     const struct pp_outcome *o = &s->outcome;
 
     if (!share || !t->share || !t->share->owns)
         return;
     if (s->stale || s->kind != PP_SETTLE_FINAL || !pp_shared_may(o->code)) {
-        pp_share_tell(share, t->share, NULL);
+        pp_sharing_tell(share, t->share, NULL);
         return;
     }
     const struct pp_shared outcome = {.owner = t->share->row.owner,
@@ -60,5 +60,5 @@ void pp_tell(struct pp_share *share, const struct pp_transfer *t, const struct p
                                       .etag = s->etag,
                                       .last_modified = s->last_modified,
                                       .detail = o->detail};
-    pp_share_tell(share, t->share, &outcome);
+    pp_sharing_tell(share, t->share, &outcome);
 }

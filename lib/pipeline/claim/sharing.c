@@ -1,9 +1,9 @@
-/* share.c: asks who fetches a URL, and keeps the tasks that follow.
+/* sharing.c: asks who fetches a URL, and keeps the tasks that follow.
  *
  * Invariant: a follower is in the list of exactly one key in `keys`; a key without followers is
  * freed. At most one poll is in flight. A poll first asks for all followers (`ask`), then replaces
  * owners that were waited for in vain (`replace`). */
-#include "pipeline/claim/share.h"
+#include "pipeline/claim/sharing.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +15,12 @@
 
 enum {
     SHARE_POLL_MS = 200,
-    /* rows that wait for pp_share_send(); more are not told, which costs requests only */
+    /* rows that wait for pp_sharing_send(); more are not told, which costs requests only */
     SHARE_TOLD_MAX = 512
 };
 
 /* The followers of one URL in this process. */
-struct pp_share_key {
+struct pp_sharing_key {
     UT_hash_handle hh;
     uint8_t key[PP_DEDUPE_KEY_BYTES];
     struct pp_list followers;
@@ -29,8 +29,8 @@ struct pp_share_key {
 /* A question of a claim, in the claim's arena. */
 struct share_question {
     struct pp_dedupe_ask ask;
-    struct pp_share *share;
-    struct pp_share_task **tasks; /* of the rows */
+    struct pp_sharing *share;
+    struct pp_sharing_task **tasks; /* of the rows */
     struct pp_arena arena;
     void (*then)(void *data);
     void *data;
@@ -39,7 +39,7 @@ struct share_question {
 /* Outcomes and drops on their way. */
 struct share_news {
     struct pp_arena arena;
-    struct pp_share *share;
+    struct pp_sharing *share;
     struct pp_dedupe_tell tell;
     struct pp_dedupe_replace drop;
     struct pp_dedupe_outcome *told;
@@ -47,24 +47,24 @@ struct share_news {
     size_t in_flight;
 };
 
-struct pp_share {
-    struct pp_share_options o;
-    struct pp_share_key *keys;
+struct pp_sharing {
+    struct pp_sharing_options o;
+    struct pp_sharing_key *keys;
     size_t followers, in_flight;
     struct pp_timer *timer;
     struct pp_ask poll; /* pauses after failures; claims do not ask while it pauses */
     struct pp_dedupe_ask ask;
     struct pp_dedupe_replace replace;
-    struct pp_share_task **polled; /* the followers of the poll's rows; NULL: it has ended */
+    struct pp_sharing_task **polled; /* the followers of the poll's rows; NULL: it has ended */
     size_t n_polled;
     struct share_news *news; /* collected for the next send; NULL: none */
 };
 
 static void on_timer(void *data);
 
-struct pp_share *pp_share_open(const struct pp_share_options *options)
+struct pp_sharing *pp_sharing_open(const struct pp_sharing_options *options)
 {
-    struct pp_share *s = calloc(1, sizeof *s);
+    struct pp_sharing *s = calloc(1, sizeof *s);
 
     if (!s)
         return NULL;
@@ -89,33 +89,33 @@ static void free_news(struct share_news *news)
     free(news);
 }
 
-void pp_share_close(struct pp_share *s)
+void pp_sharing_close(struct pp_sharing *s)
 {
     if (!s)
         return;
-    pp_assert(s->followers == 0 && !s->keys && pp_share_busy(s) == 0, "closed while tasks follow");
+    pp_assert(s->followers == 0 && !s->keys && pp_sharing_busy(s) == 0, "closed while tasks follow");
     free_news(s->news);
     pp_timer_close(s->timer);
     free(s);
 }
 
-size_t pp_share_busy(const struct pp_share *s)
+size_t pp_sharing_busy(const struct pp_sharing *s)
 {
     return s ? s->in_flight + s->poll.in_flight : 0;
 }
 
-size_t pp_share_followers(const struct pp_share *s)
+size_t pp_sharing_followers(const struct pp_sharing *s)
 {
     return s ? s->followers : 0;
 }
 
 /* --- asking for claimed tasks --- */
 
-void pp_share_init(struct pp_share_task *t, const struct pp_task *task, struct pp_arena *arena)
+void pp_sharing_init(struct pp_sharing_task *t, const struct pp_task *task, struct pp_arena *arena)
 {
     struct pp_key key = pp_photo_key_sent("", task->url, strlen(task->url));
 
-    *t = (struct pp_share_task){.task = task, .arena = arena, .asked = true};
+    *t = (struct pp_sharing_task){.task = task, .arena = arena, .asked = true};
     memcpy(t->row.key, key.b, sizeof t->row.key);
     memcpy(&t->row.owner, task->key.b + 8, sizeof t->row.owner);
     if (t->row.owner == 0)
@@ -128,7 +128,7 @@ static void nothing(void *data, enum pp_err err)
 }
 
 /* A claim's question has failed. It counts as a failed poll: a line in the log, and a pause. */
-static void failed(struct pp_share *s, enum pp_err err)
+static void failed(struct pp_sharing *s, enum pp_err err)
 {
     if (pp_ask_ready(&s->poll)) {
         (void)pp_ask_request(&s->poll, nothing);
@@ -137,7 +137,7 @@ static void failed(struct pp_share *s, enum pp_err err)
 }
 
 /* Takes the answers to rows of the port: an owner owns, a follower has its answer in its row. */
-static void take_row(struct pp_share_task *t, const struct pp_dedupe_row *row, int64_t now)
+static void take_row(struct pp_sharing_task *t, const struct pp_dedupe_row *row, int64_t now)
 {
     t->row.other = row->other;
     t->row.age_ms = row->age_ms;
@@ -153,7 +153,7 @@ static void take_row(struct pp_share_task *t, const struct pp_dedupe_row *row, i
 static void on_asked(struct pp_req *req)
 {
     struct share_question *q = req->data;
-    struct pp_share *s = q->share;
+    struct pp_sharing *s = q->share;
     int64_t now = pp_loop_now(s->o.loop);
     void (*then)(void *data) = q->then;
     void *data = q->data;
@@ -171,7 +171,7 @@ static void on_asked(struct pp_req *req)
     then(data);
 }
 
-static struct share_question *new_question(struct pp_share *s, struct pp_share_task *tasks, size_t n)
+static struct share_question *new_question(struct pp_sharing *s, struct pp_sharing_task *tasks, size_t n)
 {
     struct share_question *q = calloc(1, sizeof *q);
 
@@ -180,7 +180,7 @@ static struct share_question *new_question(struct pp_share *s, struct pp_share_t
     pp_arena_init(&q->arena, 0);
     q->share = s;
     q->ask.rows = pp_arena_array(&q->arena, n, sizeof *q->ask.rows);
-    q->tasks = pp_arena_array(&q->arena, n, sizeof(struct pp_share_task *));
+    q->tasks = pp_arena_array(&q->arena, n, sizeof(struct pp_sharing_task *));
     for (size_t i = 0; q->ask.rows && q->tasks && i < n && q->ask.n < PP_DEDUPE_ROWS_MAX; i++) {
         if (!tasks[i].asked)
             continue;
@@ -190,8 +190,8 @@ static struct share_question *new_question(struct pp_share *s, struct pp_share_t
     return q;
 }
 
-bool pp_share_ask(struct pp_share *s, struct pp_share_task *tasks, size_t n, void (*then)(void *data),
-                  void *data)
+bool pp_sharing_ask(struct pp_sharing *s, struct pp_sharing_task *tasks, size_t n, void (*then)(void *data),
+                    void *data)
 {
     bool pausing = pp_ask_pause_left(&s->poll) > 0;
     struct share_question *q = n > 0 && !pausing ? new_question(s, tasks, n) : NULL;
@@ -217,7 +217,7 @@ bool pp_share_ask(struct pp_share *s, struct pp_share_task *tasks, size_t n, voi
 
 /* --- following --- */
 
-static enum pp_follow_next decide(struct pp_share *s, struct pp_share_task *t)
+static enum pp_follow_next decide(struct pp_sharing *s, struct pp_sharing_task *t)
 {
     const struct pp_params *p = s->o.params;
     struct pp_shared told;
@@ -237,9 +237,9 @@ static enum pp_follow_next decide(struct pp_share *s, struct pp_share_task *t)
     return next;
 }
 
-static bool join(struct pp_share *s, struct pp_share_task *t)
+static bool join(struct pp_sharing *s, struct pp_sharing_task *t)
 {
-    struct pp_share_key *k;
+    struct pp_sharing_key *k;
 
     HASH_FIND(hh, s->keys, t->row.key, sizeof t->row.key, k);
     if (!k) {
@@ -259,9 +259,9 @@ static bool join(struct pp_share *s, struct pp_share_task *t)
     return true;
 }
 
-static void leave(struct pp_share *s, struct pp_share_task *t)
+static void leave(struct pp_sharing *s, struct pp_sharing_task *t)
 {
-    struct pp_share_key *k = t->key;
+    struct pp_sharing_key *k = t->key;
 
     pp_assert(k && s->followers > 0, "a task leaves that does not follow");
     pp_list_remove(&k->followers, &t->node);
@@ -276,13 +276,13 @@ static void leave(struct pp_share *s, struct pp_share_task *t)
     free(k);
 }
 
-static void end_follower(struct pp_share *s, struct pp_share_task *t)
+static void end_follower(struct pp_sharing *s, struct pp_sharing_task *t)
 {
     leave(s, t);
     s->o.on_followed(s->o.data, t);
 }
 
-enum pp_follow_next pp_share_follow(struct pp_share *s, struct pp_share_task *t)
+enum pp_follow_next pp_sharing_follow(struct pp_sharing *s, struct pp_sharing_task *t)
 {
     enum pp_follow_next next = decide(s, t);
 
@@ -294,10 +294,11 @@ enum pp_follow_next pp_share_follow(struct pp_share *s, struct pp_share_task *t)
     return PP_FOLLOW_WAIT;
 }
 
-void pp_share_give_up(struct pp_share *s, void (*each)(void *data, struct pp_share_task *t), void *data)
+void pp_sharing_give_up(struct pp_sharing *s, void (*each)(void *data, struct pp_sharing_task *t), void *data)
 {
     while (s && s->keys) {
-        struct pp_share_task *t = pp_container_of(s->keys->followers.head.next, struct pp_share_task, node);
+        struct pp_sharing_task *t =
+            pp_container_of(s->keys->followers.head.next, struct pp_sharing_task, node);
         leave(s, t);
         each(data, t);
     }
@@ -306,7 +307,7 @@ void pp_share_give_up(struct pp_share *s, void (*each)(void *data, struct pp_sha
 /* --- the poll --- */
 
 /* Ends the poll's part for the remaining followers, before its memory goes. */
-static void forget_poll(struct pp_share *s)
+static void forget_poll(struct pp_sharing *s)
 {
     for (size_t i = 0; i < s->n_polled; i++)
         if (s->polled[i])
@@ -314,7 +315,7 @@ static void forget_poll(struct pp_share *s)
     s->n_polled = 0;
 }
 
-static void poll_ended(struct pp_share *s)
+static void poll_ended(struct pp_sharing *s)
 {
     forget_poll(s);
     if (s->followers > 0)
@@ -322,11 +323,12 @@ static void poll_ended(struct pp_share *s)
 }
 
 /* Without the port nobody knows what the owners do, so all followers fetch. */
-static void poll_failed(struct pp_share *s)
+static void poll_failed(struct pp_sharing *s)
 {
     poll_ended(s);
     while (s->keys) {
-        struct pp_share_task *t = pp_container_of(s->keys->followers.head.next, struct pp_share_task, node);
+        struct pp_sharing_task *t =
+            pp_container_of(s->keys->followers.head.next, struct pp_sharing_task, node);
         t->owns = false;
         end_follower(s, t);
     }
@@ -334,7 +336,7 @@ static void poll_failed(struct pp_share *s)
 
 static void on_replaced(void *data, enum pp_err err)
 {
-    struct pp_share *s = data;
+    struct pp_sharing *s = data;
     size_t at = 0;
 
     if (err != PP_OK) {
@@ -342,7 +344,7 @@ static void on_replaced(void *data, enum pp_err err)
         return;
     }
     for (size_t i = 0; i < s->n_polled && at < s->replace.n; i++) {
-        struct pp_share_task *t = s->polled[i];
+        struct pp_sharing_task *t = s->polled[i];
         /* the rows of followers that have left meanwhile are skipped by their key and owner */
         if (!t || !t->over)
             continue;
@@ -360,8 +362,8 @@ static void on_replaced(void *data, enum pp_err err)
     poll_ended(s);
 }
 
-/* Makes the followers that were marked the owners of their keys. Returns false if there are none. */
-static bool take_over(struct pp_share *s)
+/* Makes the marked followers the owners of their keys. Returns false if there are none. */
+static bool take_over(struct pp_sharing *s)
 {
     size_t n = 0;
 
@@ -372,7 +374,7 @@ static bool take_over(struct pp_share *s)
     s->replace = (struct pp_dedupe_replace){.req = pp_ask_continue(&s->poll, on_replaced)};
     s->replace.rows = pp_arena_array(s->replace.req.arena, n, sizeof *s->replace.rows);
     for (size_t i = 0; s->replace.rows && i < s->n_polled; i++) {
-        const struct pp_share_task *t = s->polled[i];
+        const struct pp_sharing_task *t = s->polled[i];
         if (!t || !t->over)
             continue;
         struct pp_dedupe_change *row = &s->replace.rows[s->replace.n++];
@@ -390,14 +392,14 @@ static bool take_over(struct pp_share *s)
 
 static void on_polled(void *data, enum pp_err err)
 {
-    struct pp_share *s = data;
+    struct pp_sharing *s = data;
 
     if (err != PP_OK) {
         poll_failed(s);
         return;
     }
     for (size_t i = 0; i < s->n_polled; i++) {
-        struct pp_share_task *t = s->polled[i];
+        struct pp_sharing_task *t = s->polled[i];
         const struct pp_dedupe_row *row = &s->ask.rows[i];
         if (!t)
             continue;
@@ -417,8 +419,8 @@ static void on_polled(void *data, enum pp_err err)
 
 static void on_timer(void *data)
 {
-    struct pp_share *s = data;
-    struct pp_share_key *k, *after;
+    struct pp_sharing *s = data;
+    struct pp_sharing_key *k, *after;
     size_t n = s->followers < PP_DEDUPE_ROWS_MAX ? s->followers : PP_DEDUPE_ROWS_MAX;
 
     if (n == 0 || s->poll.in_flight)
@@ -429,12 +431,12 @@ static void on_timer(void *data)
     }
     s->ask = (struct pp_dedupe_ask){.req = pp_ask_request(&s->poll, on_polled)};
     s->ask.rows = pp_arena_array(&s->poll.arena, n, sizeof *s->ask.rows);
-    s->polled = pp_arena_array(&s->poll.arena, n, sizeof(struct pp_share_task *));
+    s->polled = pp_arena_array(&s->poll.arena, n, sizeof(struct pp_sharing_task *));
     s->n_polled = 0;
     if (s->ask.rows && s->polled)
         HASH_ITER (hh, s->keys, k, after) {
             pp_list_each (node, &k->followers) {
-                struct pp_share_task *t = pp_container_of(node, struct pp_share_task, node);
+                struct pp_sharing_task *t = pp_container_of(node, struct pp_sharing_task, node);
                 if (s->n_polled == n)
                     break;
                 s->ask.rows[s->n_polled] = t->row;
@@ -453,13 +455,13 @@ static void on_timer(void *data)
 /* --- telling --- */
 
 /* Lets the followers in this process take the outcome. */
-static void tell_here(struct pp_share *s, const struct pp_dedupe_outcome *told, uint32_t owner)
+static void tell_here(struct pp_sharing *s, const struct pp_dedupe_outcome *told, uint32_t owner)
 {
-    struct pp_share_key *k;
+    struct pp_sharing_key *k;
 
     HASH_FIND(hh, s->keys, told->key, sizeof told->key, k);
     for (bool more = k != NULL; more;) {
-        struct pp_share_task *t = pp_container_of(k->followers.head.next, struct pp_share_task, node);
+        struct pp_sharing_task *t = pp_container_of(k->followers.head.next, struct pp_sharing_task, node);
         more = k->followers.n > 1;
         t->row.other = owner;
         t->row.age_ms = 0;
@@ -472,7 +474,7 @@ static void tell_here(struct pp_share *s, const struct pp_dedupe_outcome *told, 
     }
 }
 
-static struct share_news *news_of(struct pp_share *s)
+static struct share_news *news_of(struct pp_sharing *s)
 {
     struct share_news *news = s->news ? s->news : calloc(1, sizeof *news);
 
@@ -490,7 +492,7 @@ static struct share_news *news_of(struct pp_share *s)
     return news;
 }
 
-void pp_share_tell(struct pp_share *s, const struct pp_share_task *t, const struct pp_shared *outcome)
+void pp_sharing_tell(struct pp_sharing *s, const struct pp_sharing_task *t, const struct pp_shared *outcome)
 {
     struct share_news *news = news_of(s);
 
@@ -519,7 +521,7 @@ void pp_share_tell(struct pp_share *s, const struct pp_share_task *t, const stru
 static void on_news(struct pp_req *req)
 {
     struct share_news *news = req->data;
-    struct pp_share *s = news->share;
+    struct pp_sharing *s = news->share;
     bool dropped = req == &news->drop.req;
 
     s->in_flight--;
@@ -530,7 +532,7 @@ static void on_news(struct pp_req *req)
         free_news(news);
 }
 
-void pp_share_send(struct pp_share *s)
+void pp_sharing_send(struct pp_sharing *s)
 {
     struct share_news *news = s->news;
     struct pp_dedupe *d = s->o.dedupe;
