@@ -30,8 +30,8 @@
 struct pp_claimer;
 struct pp_sharing;
 
-/* The options of a claimer. All fields except `log`, `gate` and `dedupe` are required. All that they
- * point to must outlive the claimer. */
+/* The options of a claimer. All fields except `log`, `gate` and `dedupe` are required. All that
+ * they point to must outlive the claimer. */
 struct pp_claimer_options {
     struct pp_loop *loop;
     struct pp_log *log;
@@ -42,7 +42,7 @@ struct pp_claimer_options {
     struct pp_fetch_factory factory; /* This factory opens the adapters of each fetch loop. */
     struct pp_lane *keep_lane;
     struct pp_blob_store *blobs;
-    struct pp_gate *gate; /* While it is closed, the claimer claims nothing. */
+    struct pp_gate *gate;     /* While it is closed, the claimer claims nothing. */
     struct pp_dedupe *dedupe; /* NULL: each task fetches its URL itself. */
     /* The claimer calls this when a transfer has finished. The receiver must call
      * pp_claimer_settled() for the transfer, possibly before this callback returns. */

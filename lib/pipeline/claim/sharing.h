@@ -1,5 +1,5 @@
-/* sharing.h: one URL, one request: a worker's tasks ask who fetches their URL, follow the owner, and
- * take its outcome (core/shared.h, photopool/port/dedupe.h).
+/* sharing.h: one URL, one request: a worker's tasks ask who fetches their URL, follow the owner,
+ * and take its outcome (core/shared.h, photopool/port/dedupe.h).
  *
  *   claimed --pp_sharing_ask--> owner: fetches, settles, --pp_sharing_tell--> the dedupe port
  *                        \--> follower: waits here, looks at the port --> takes the outcome,
