@@ -127,6 +127,7 @@ static struct pp_api *open_api(struct pp_wire *w)
                                                 .ingest = p->ingest,
                                                 .coordinator = p->coordinator,
                                                 .filter = p->filter,
+                                                .dedupe = p->dedupe,
                                                 .blobs = p->blobs,
                                                 .events = p->events,
                                                 .deliveries = p->deliveries,
@@ -331,6 +332,8 @@ enum pp_err pp_wire_reload(struct pp_wire *w, const struct pp_config *config)
     enum pp_err err = pp_wire_params_reload(&w->params, config);
     if (err != PP_OK)
         return err;
+    if ((err = pp_wire_share_servers(&w->p, config)) != PP_OK)
+        pp_log(w->log, PP_LOG_WARN, "share.servers not used", "error", pp_err_text(err), NULL);
     pp_pipeline_reloaded(&w->p);
     pp_api_reloaded(w->api);
     pp_log_set_level(w->log, config->log.level);

@@ -181,6 +181,7 @@ enum pp_err pp_wire_params_init(struct pp_wire_params *w, const struct pp_config
     p->blobs_dir = strncmp(c->blobs.url, "file:", 5) == 0 ? c->blobs.url + 5 : NULL;
     p->data_dir = pp_wire_is_fleet(c) ? NULL : c->data_dir;
     p->lease_ms = c->worker.lease_ms;
+    p->share_window_ms = c->share.window_ms == PP_CONFIG_NONE ? 0 : c->share.window_ms;
     p->gather_ms = GATHER_MS;
     bool far = strncmp(c->store.url, "sqlite:", 7) != 0;
     p->gather_max_ms = far ? GATHER_FAR_MS : GATHER_MS;

@@ -47,6 +47,10 @@ pp_must_check enum pp_err pp_wire_open_ports(struct pp_pipeline *p, const struct
                                              struct pp_wire_error *error);
 void pp_wire_close_ports(struct pp_pipeline *p);
 
+/* Gives the dedupe port its servers, of the configuration; at a reload, too. Returns PP_EINVAL if a
+ * URL is not valid, or one is there twice. */
+pp_must_check enum pp_err pp_wire_share_servers(struct pp_pipeline *p, const struct pp_config *config);
+
 /* wire_owner.c: claims the blob store for this installation. Returns PP_EMISMATCH if it belongs to
  * another, PP_EIO or PP_ENOMEM. If the owner is not certain, no orphans are looked for. */
 pp_must_check enum pp_err pp_wire_own_blobs(struct pp_pipeline *p, const struct pp_config *config,

@@ -13,6 +13,7 @@
 #include "adapter/journal/journal_queue.h"
 #include "adapter/kafka/kafka_sink.h"
 #include "adapter/local/local_coordinator.h"
+#include "adapter/local/local_dedupe.h"
 #include "adapter/local/local_filter.h"
 #include "adapter/mongo/mongo_store.h"
 #include "adapter/redis/redis_ports.h"
@@ -166,6 +167,41 @@ static enum pp_err open_filter(struct opening *o)
     return pp_wire_explain(o->error, pp_local_filter_open(o->p->loop, &o->p->filter), "out of memory");
 }
 
+/* --- opening the dedupe port --- */
+
+/* An owner's key must live for as long as its fetch lasts, also if outcomes are not kept. */
+#define DEDUPE_WINDOW_MIN_MS 60000
+/* A claim waits at most this long for the port, and then fetches unshared. */
+#define DEDUPE_TIMEOUT_MS 1000
+
+enum pp_err pp_wire_share_servers(struct pp_pipeline *p, const struct pp_config *c)
+{
+    const char *one = c->coordinator.url;
+    const char *const *urls = c->share.servers.n ? c->share.servers.item : &one;
+
+    if (!p->dedupe || !p->dedupe->ops->servers)
+        return PP_OK;
+    return p->dedupe->ops->servers(p->dedupe, urls, c->share.servers.n ? c->share.servers.n : 1);
+}
+
+static enum pp_err open_dedupe(struct opening *o)
+{
+    int64_t window_ms = o->c->share.window_ms;
+    if (window_ms == PP_CONFIG_NONE)
+        return PP_OK;
+    if (window_ms < DEDUPE_WINDOW_MIN_MS)
+        window_ms = DEDUPE_WINDOW_MIN_MS;
+    if (is_local(o))
+        return pp_wire_explain(o->error, pp_local_dedupe_open(o->p->loop, window_ms, &o->p->dedupe),
+                               "out of memory");
+    const struct pp_redis_dedupe_options redis = {
+        .log = o->p->log, .timeout_ms = DEDUPE_TIMEOUT_MS, .window_ms = window_ms};
+    enum pp_err err = pp_redis_dedupe_open(o->p->loop, &redis, &o->p->dedupe);
+    if (err == PP_OK)
+        err = pp_wire_share_servers(o->p, o->c);
+    return pp_wire_explain(o->error, err, "share.servers: redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]");
+}
+
 /* --- the event log and the delivery store --- */
 
 static enum pp_err open_events(struct opening *o)
@@ -286,6 +322,7 @@ enum pp_err pp_wire_open_ports(struct pp_pipeline *p, const struct pp_config *co
                  {open_ingest, 0},
                  {open_coordinator, 0},
                  {open_filter, PP_ROLE_INGEST | PP_ROLE_CRON},
+                 {open_dedupe, PP_ROLE_WORKER},
                  {open_events, PP_ROLES_RELAYING},
                  {open_deliveries, PP_ROLES_RELAYING},
                  {open_sinks, PP_ROLE_DELIVER},
@@ -313,6 +350,8 @@ void pp_wire_close_ports(struct pp_pipeline *p)
         p->events->ops->close(p->events);
     if (p->filter)
         p->filter->ops->close(p->filter);
+    if (p->dedupe)
+        p->dedupe->ops->close(p->dedupe);
     if (p->coordinator)
         p->coordinator->ops->close(p->coordinator);
     if (p->ingest)

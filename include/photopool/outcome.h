@@ -63,7 +63,8 @@ static inline bool pp_outcome_has_code(enum pp_outcome_kind kind)
     X(retry_at, time, ERROR, 6, NO_BYTES, "ra") /* if SKIPPED, no retry before this time; 0: none */    \
     X(detail, text, CODE, 5, BIT4, "d")         /* a sentence that says more, <= 255 bytes, or NULL */  \
     X(checked_at, time, ERROR, 7, BIT2, "ca")   /* when the host was asked last; 0: it was not asked */ \
-    X(skips_left, u32, ERROR, 8, BIT3, "sl")    /* if SKIPPED: how many more imports are SKIPPED */
+    X(skips_left, u32, ERROR, 8, BIT3, "sl")    /* if SKIPPED: how many more imports are SKIPPED */  \
+    X(shared, flag, KNOWN, 9, BIT5, "sh")       /* another task's fetch gave the outcome */
 
 /* The C types of the fields, and for each type a test whether a value is not 0 or NULL. Times are
  * milliseconds since 1970. */
@@ -72,24 +73,28 @@ static inline bool pp_outcome_has_code(enum pp_outcome_kind kind)
 #define PP_FIELD_time      int64_t
 #define PP_FIELD_text      const char *
 #define PP_FIELD_object    struct pp_object
+#define PP_FIELD_flag      bool
 #define PP_GIVEN_code(v)   ((v) != 0)
 #define PP_GIVEN_u32(v)    ((v) != 0)
 #define PP_GIVEN_time(v)   ((v) != 0)
 #define PP_GIVEN_text(v)   ((v) != NULL)
 #define PP_GIVEN_object(v) ((v).type != 0)
+#define PP_GIVEN_flag(v)   (v)
 
 enum pp_outcome_shown {
     PP_SHOWN_ALWAYS = 1, /* results show the field in every outcome */
     PP_SHOWN_BYTES = 2,  /* results show the field beside the object */
     PP_SHOWN_CODE = 4,   /* results show the field in `error`, before http_status */
-    PP_SHOWN_ERROR = 8   /* results show the field in `error` */
+    PP_SHOWN_ERROR = 8,  /* results show the field in `error` */
+    PP_SHOWN_KNOWN = 16  /* results show the field beside an object or an `error` */
 };
 
 enum pp_outcome_stored {
-    /* the bits in use: bits 0, 1 and 5 to 7 are free for new fields */
+    /* the bits in use: bits 0, 1, 6 and 7 are free for new fields */
     PP_STORED_BIT2 = 1 << 2,
     PP_STORED_BIT3 = 1 << 3,
     PP_STORED_BIT4 = 1 << 4,
+    PP_STORED_BIT5 = 1 << 5,
     PP_STORED_BITS = 0xff,
     PP_STORED_ALWAYS = 0x100,
     PP_STORED_BYTES = 0x200,

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "photopool/port/blob_store.h"
 #include "photopool/port/coordinator.h"
+#include "photopool/port/dedupe.h"
 #include "photopool/port/delivery_store.h"
 #include "photopool/port/event_log.h"
 #include "photopool/port/filter.h"
@@ -57,6 +58,7 @@ struct pp_api_options {
     struct pp_ingest_queue *ingest;
     struct pp_coordinator *coordinator;
     struct pp_filter *filter; /* NULL: this process has none */
+    struct pp_dedupe *dedupe; /* may be NULL */
     struct pp_blob_store *blobs;
     struct pp_event_log *events;
     struct pp_delivery_store *deliveries;

@@ -15,6 +15,7 @@
     }
 ROUNDTRIPS(store_roundtrips, pp_task_store)
 ROUNDTRIPS(coordinator_roundtrips, pp_coordinator)
+ROUNDTRIPS(dedupe_roundtrips, pp_dedupe)
 ROUNDTRIPS(ingest_roundtrips, pp_ingest_queue)
 ROUNDTRIPS(filter_roundtrips, pp_filter)
 ROUNDTRIPS(events_roundtrips, pp_event_log)
@@ -31,6 +32,8 @@ static void put_roundtrips(struct pp_call *call)
         {"store_roundtrips_total", "Round trips to the store.", store_roundtrips, o->store},
         {"coordinator_roundtrips_total", "Round trips to the coordinator.", coordinator_roundtrips,
          o->coordinator},
+        {"dedupe_roundtrips_total", "Round trips to the dedupe port: who fetches a URL.", dedupe_roundtrips,
+         o->dedupe},
         {"ingest_roundtrips_total", "Round trips to the ingest queue.", ingest_roundtrips, o->ingest},
         {"filter_roundtrips_total", "Round trips to the filter of known photos.", filter_roundtrips,
          o->filter},

@@ -209,6 +209,10 @@ struct pp_config {
         int64_t max_ms; /* 0: there is no ladder */
     } ladder;
     struct {
+        int64_t window_ms; /* PP_CONFIG_NONE: off */
+        struct pp_config_strings servers;
+    } share;
+    struct {
         int64_t interval_ms;
         int64_t min_samples;
         int64_t half_life_ms;

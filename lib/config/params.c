@@ -18,10 +18,12 @@
 #define C_COUNT_OR_NULL    int64_t
 #define C_SIZE             int64_t
 #define C_DURATION         int64_t
+#define C_DURATION_OR_OFF  int64_t
 #define C_NUMBER           double
 #define C_PORTS            struct pp_config_ports
 #define C_NETWORKS         struct pp_config_strings
 #define C_HOSTS            struct pp_config_strings
+#define C_URLS             struct pp_config_strings
 #define C_RESOLVES         struct pp_config_resolves
 #define C_DURATIONS        struct pp_config_durations
 #define C_DURATIONS_OR_ALL struct pp_config_durations
@@ -73,6 +75,7 @@ static const struct pp_section sections[] = {
     {"retry", "Failures that may pass."},
     {"hosts", "Photo hosts that are down, or answer that all photos are missing."},
     {"ladder", "Imports that are answered from a photo's recorded failure."},
+    {"share", "One request for a URL that several photos name."},
     {"router", "Learning the tier of a client's host."},
     {"keep", "Hashing and writing what was fetched."},
     {"events", "The numbered stream of results and progress."},
@@ -208,6 +211,10 @@ P(DURATION, "hosts.believe", hosts.believe_ms, "2h", SEC(1), DAY(7), LIVE,
   "Failures of a host that answers 403, 404 or no image to nearly everything are held back so long.")
 P(DURATION, "ladder.max", ladder.max_ms, "24h", 0, DAY(365), LIVE,
   "The first import so long after a failure (403, 404, 410) asks the host again; 0: every import does.")
+P(DURATION_OR_OFF, "share.window", share.window_ms, "1m", 0, HR(1), 0,
+  "A fetch of the same URL so recent is shared, whoever asked; 0: only one in progress; off: each photo is fetched.")
+C(URLS, "share.servers", share.servers, "[]", "redis://HOST", LIVE | SECRET,
+  "Redis servers that remember who fetches which URL; none: the coordinator's. A reload may add and remove servers.")
 
 P(DURATION, "router.interval", router.interval_ms, "10s", SEC(1), HR(1), LIVE,
   "How often routes are computed.")

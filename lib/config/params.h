@@ -20,11 +20,13 @@ enum pp_param_type {
     PP_TYPE_COUNT_OR_NULL,
     PP_TYPE_SIZE,
     PP_TYPE_DURATION, /* the range is in milliseconds, for each item if it is a list */
+    PP_TYPE_DURATION_OR_OFF,
     PP_TYPE_NUMBER,
     PP_TYPE_ENUM, /* the choices are the names, in the order of the C enum */
     PP_TYPE_PORTS,
     PP_TYPE_NETWORKS,
     PP_TYPE_HOSTS,
+    PP_TYPE_URLS, /* the choices as for PP_TYPE_URL */
     PP_TYPE_RESOLVES,
     PP_TYPE_DURATIONS,
     PP_TYPE_DURATIONS_OR_ALL,

@@ -99,6 +99,15 @@ static enum pp_err set_integer_or_null(const struct pp_value *v, yaml_node_t *no
     return PP_OK;
 }
 
+static enum pp_err set_duration_or_off(const struct pp_value *v, yaml_node_t *node, const char *s,
+                                       void *field)
+{
+    if (strcmp(s, "off") != 0)
+        return set_integer(v, node, s, field);
+    *(int64_t *)field = PP_CONFIG_NONE;
+    return PP_OK;
+}
+
 static void put_integer(const struct pp_put *put, const void *field)
 {
     int64_t n = *(const int64_t *)field;
@@ -107,6 +116,8 @@ static void put_integer(const struct pp_put *put, const void *field)
     char text[40];
     if (n == PP_CONFIG_NONE && type == PP_TYPE_COUNT_OR_NULL) {
         fputs("null", put->f);
+    } else if (n == PP_CONFIG_NONE && type == PP_TYPE_DURATION_OR_OFF) {
+        pp_put_text(put, "off");
     } else if (count && put->json) {
         fprintf(put->f, "%lld", (long long)n);
     } else {
@@ -170,6 +181,8 @@ static const struct pp_type types[] = {
     [PP_TYPE_SIZE] = {"a size", "64KiB or 32MiB", 0, 0, 0, set_integer, put_integer, pp_units_size},
     [PP_TYPE_DURATION] = {"a duration", "250ms, 5s, 2h or 30d", 0, 0, 0, set_integer, put_integer,
                           pp_units_duration},
+    [PP_TYPE_DURATION_OR_OFF] = {"a duration or off", "250ms, 5s, 2h or off", 0, 0, 0, set_duration_or_off,
+                                 put_integer, pp_units_duration},
     [PP_TYPE_NUMBER] = {"a number", "1.2", .set = set_number, .put = put_number},
     [PP_TYPE_ENUM] = {"one of the choices", .set = set_enum, .put = put_enum},
     [PP_TYPE_PORTS] = {"a list of ports", "[80, 443, \"1024-65535\"]", sizeof(struct pp_config_port_range),
@@ -178,6 +191,8 @@ static const struct pp_type types[] = {
                           pp_set_network, put_string, NULL},
     [PP_TYPE_HOSTS] = {"a list of host names", "[photos.example]", sizeof(char *), 1000, false, pp_set_host,
                        put_string, NULL},
+    [PP_TYPE_URLS] = {"a list of URLs", "[\"redis://10.0.0.5\", \"redis://10.0.0.6\"]", sizeof(char *), 16,
+                      false, set_url, put_url, NULL},
     [PP_TYPE_RESOLVES] = {"a list of host:port:address", "[\"shop.example:80:127.0.0.1\"]",
                           sizeof(struct pp_config_resolve), 10000, false, pp_set_resolve, pp_put_resolve,
                           NULL},

@@ -58,6 +58,7 @@ void pp_result_write_object(struct pp_buf *b, const struct pp_object *o)
 #define show_u32  pp_json_uint
 #define show_time pp_json_time
 #define show_text pp_json_str
+#define show_flag pp_json_bool
 
 static void show_code(struct pp_buf *b, const char *key, uint16_t v)
 {
@@ -109,7 +110,10 @@ static void write_photo(struct pp_buf *b, const struct pp_item_photo *photo)
     pp_json_begin(b, NULL, '{');
     pp_json_strn(b, "url", photo->url, photo->url_n);
     pp_json_str(b, "outcome", pp_outcome_name(o->kind));
-    write_members(b, o, PP_SHOWN_ALWAYS | (pp_outcome_has_bytes(o->kind) ? PP_SHOWN_BYTES : 0));
+    write_members(b, o,
+                  PP_SHOWN_ALWAYS | (pp_outcome_has_bytes(o->kind)  ? PP_SHOWN_BYTES | PP_SHOWN_KNOWN
+                                     : pp_outcome_has_code(o->kind) ? PP_SHOWN_KNOWN
+                                                                    : 0));
     if (pp_outcome_has_code(o->kind))
         write_error(b, o);
 }

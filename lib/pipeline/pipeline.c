@@ -131,6 +131,7 @@ static enum pp_err open_worker(struct pp_pipeline *p)
                                                      .blobs = p->blobs,
                                                      .gate = p->gate,
                                                      .hosts = p->hosts,
+                                                     .dedupe = p->dedupe,
                                                      .data = p,
                                                      .on_finished = on_finished,
                                                      .on_backlog_incomplete = on_backlog_doubtful},

@@ -107,6 +107,8 @@ static void open_ports(struct world *w)
     w->p.store = &w->faulty.store;
     w->p.ingest = &w->faulty.ingest;
     w->p.coordinator = &w->faulty.coordinator;
+    if (w->open_dedupe)
+        assert_int_equal(w->open_dedupe(w->loop, &w->p.dedupe), PP_OK);
     if (w->params.filter_bytes == 0)
         return;
     assert_int_equal(pp_local_filter_open(w->loop, &w->filter), PP_OK);
@@ -156,6 +158,8 @@ void world_close(struct world *w)
     pp_lane_close(w->p.keep_lane);
     w->p.blobs->ops->close(w->p.blobs);
     assert_int_equal(w->faulty.n_pending, 0);
+    if (w->p.dedupe)
+        w->p.dedupe->ops->close(w->p.dedupe);
     if (w->filter)
         w->filter->ops->close(w->filter);
     w->filter = NULL;

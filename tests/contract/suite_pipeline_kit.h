@@ -35,6 +35,8 @@ struct world {
     /* URL of the task store if the environment has PP_TEST_STORE=mongo; NULL: the store is
      * SQLite */
     const char *mongo_url;
+    /* Opens a dedupe port in world_open(), so that tasks share outcomes; NULL: they do not. */
+    enum pp_err (*open_dedupe)(struct pp_loop *loop, struct pp_dedupe **out);
     unsigned starts;
     bool drained; /* true once the drain has ended and the pipeline can be closed */
     struct pp_loop *loop;

@@ -188,6 +188,7 @@ static void names(void **state)
 #define VALUE_u32    7
 #define VALUE_time   1795168800000
 #define VALUE_text   "words"
+#define VALUE_flag   true
 #define VALUE_object ((struct pp_object){.bytes = 5, .width = 1, .height = 2, .type = PP_IMAGE_PNG})
 
 /* Writes the photo of a result, with a value in every field or with the code only. */

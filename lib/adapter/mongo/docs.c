@@ -48,6 +48,7 @@ static void put_int(bson_t *b, const char *name, int64_t v)
 #define PUT_time(b, name, v)   put_int(b, name, v)
 #define PUT_text(b, name, v)   pp_mg_put_text(b, name, sizeof name - 1, v)
 #define PUT_object(b, name, v) pp_mg_put_object(b, name, sizeof name - 1, &(v))
+#define PUT_flag(b, name, v)   put_int(b, name, v)
 
 /* Appends the outcome as a document, without members that are zero. */
 void pp_mg_put_outcome(bson_t *b, const char *name, int name_n, const struct pp_outcome *o)

@@ -91,6 +91,8 @@ void pp_redis_call_fini(struct pp_redis_call *c);
 void pp_redis_put(struct pp_redis_call *c, const void *p, size_t n);
 void pp_redis_put_text(struct pp_redis_call *c, const char *s);
 void pp_redis_put_num(struct pp_redis_call *c, int64_t v);
+/* Adds `n_words` words that the caller has written as Redis reads them ("$3\r\nabc\r\n"). */
+void pp_redis_put_written(struct pp_redis_call *c, const char *p, size_t n, size_t n_words);
 /* Between these two calls the caller puts bytes into the returned buffer: together they are one
  * word. */
 struct pp_buf *pp_redis_word_open(struct pp_redis_call *c);

@@ -1,12 +1,12 @@
 /* redis_ports.h: opens the ports that a fleet has on Redis 6.2 or later: its coordinator, ingest
- * queue, event log and filter of known photos. README.md has the keys, the scripts, and what each
- * request costs.
+ * queue, event log, filter of known photos and dedupe port. README.md has the keys, the scripts, and
+ * what each request costs.
  *
  * A port opens without waiting for a connection, and reconnects by itself until it is closed.
  * Callers submit requests on `loop`, which calls done() and must outlive the port. Each change is
- * one Lua script. All keys of a port have one hash tag, so that Redis Cluster works. Requests fail
- * as redis_conn.h says, in bounded time. Opening fails with PP_EINVAL if the URL or the prefix is
- * not valid, and with PP_ENOMEM.
+ * one Lua script, or one command. All keys of a port on a server have one hash tag, so that Redis
+ * Cluster works. Requests fail as redis_conn.h says, in bounded time. Opening fails with PP_EINVAL
+ * if the URL or the prefix is not valid, and with PP_ENOMEM.
  *
  * An option that is 0 or NULL stands for the default that its comment names. Strings are copied.
  * `url` must be given; redis_conn.h has its form. */
@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "photopool/port/coordinator.h"
+#include "photopool/port/dedupe.h"
 #include "photopool/port/event_log.h"
 #include "photopool/port/filter.h"
 #include "photopool/port/ingest_queue.h"
@@ -87,5 +88,25 @@ struct pp_redis_filter_options {
 /* Opens the filter of known photos. It does not repeat requests that failed. */
 pp_must_check enum pp_err pp_redis_filter_open(struct pp_loop *loop, const struct pp_redis_filter_options *o,
                                                struct pp_filter **out);
+
+struct pp_redis_dedupe_options {
+    /* All keys begin with this text, without braces, blanks and line breaks. Default:
+     * "photopool:dedupe". */
+    const char *prefix;
+    struct pp_log *log;
+    int64_t timeout_ms; /* longest wait for an answer of Redis, in ms; default 5,000 */
+    int64_t window_ms;  /* at least 1; all processes must have the same */
+    /* A table has at least this many slots, of 8 bytes; default 131,072. It is best if at most half
+     * of them are used. */
+    uint64_t slots;
+    /* For tests: returns the time that replaces Redis' clock. */
+    int64_t (*test_now)(void *data);
+    void *test_data;
+};
+
+/* Opens the dedupe port. ops->servers() takes the URLs of its servers, and must be called once
+ * before the first request. */
+pp_must_check enum pp_err pp_redis_dedupe_open(struct pp_loop *loop, const struct pp_redis_dedupe_options *o,
+                                               struct pp_dedupe **out);
 
 #endif

@@ -51,6 +51,14 @@ void pp_redis_put_num(struct pp_redis_call *c, int64_t v)
     pp_redis_put(c, text, (size_t)n);
 }
 
+void pp_redis_put_written(struct pp_redis_call *c, const char *p, size_t n, size_t n_words)
+{
+    pp_assert(c->open_at == 0, "a word is put into an open word");
+    pp_buf_put(&c->words, p, n);
+    c->words.failed |= n_words > WORDS_MAX - c->n;
+    c->n += n_words;
+}
+
 struct pp_buf *pp_redis_word_open(struct pp_redis_call *c)
 {
     pp_assert(c->open_at == 0, "a word is opened within a word");

@@ -110,5 +110,11 @@ _Static_assert(PP_INDEX_PART(UINT32_MAX) == PP_INDEX_PARTS - 1, "the parts do no
 
 /* A filter that no process looks at is dropped after this many ms: it is no longer used. */
 #define PP_FILTER_KEPT_MS (10 * PP_MINUTE_MS)
+/* --- the dedupe port --- */
+
+/* A key is within this many slots of its first one, or has no room. */
+#define PP_DEDUPE_PROBES 64
+/* A new table's size is estimated from this many bytes of the previous one. */
+#define PP_DEDUPE_SAMPLE 65536
 
 #endif

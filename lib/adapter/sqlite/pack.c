@@ -81,11 +81,13 @@ static void get_text(struct source *from, const char **text)
 #define PUT_time(v)   pp_buf_u64(b, (uint64_t)(v))
 #define PUT_text(v)   put_text(b, v)
 #define PUT_object(v) put_object(b, &(v))
+#define PUT_flag(v)   pp_buf_u8(b, v)
 #define GET_code(v)   ((v) = pp_read_u16(&from.r))
 #define GET_u32(v)    ((v) = pp_read_u32(&from.r))
 #define GET_time(v)   ((v) = (int64_t)pp_read_u64(&from.r))
 #define GET_text(v)   get_text(&from, &(v))
 #define GET_object(v) get_object(&from, &(v))
+#define GET_flag(v)   ((v) = pp_read_u8(&from.r) != 0)
 
 /* Returns the bits for the column `stored` of the table: an outcome of this kind has a field if one
  * of the field's bits is set here. */

@@ -16,6 +16,7 @@
 
 #include "base/log.h"
 #include "photopool/port/coordinator.h"
+#include "photopool/port/dedupe.h"
 #include "pipeline/common/gate.h"
 #include "pipeline/common/metrics.h"
 #include "pipeline/common/params.h"
@@ -28,9 +29,10 @@
 #define PP_CLIENTS_MAX   200000
 
 struct pp_claimer;
+struct pp_sharing;
 
-/* The options of a claimer. All fields except `log` and `gate` are required. All that they
- * point to must outlive the claimer. */
+/* The options of a claimer. All fields except `log`, `gate` and `dedupe` are required. All that
+ * they point to must outlive the claimer. */
 struct pp_claimer_options {
     struct pp_loop *loop;
     struct pp_log *log;
@@ -43,6 +45,7 @@ struct pp_claimer_options {
     struct pp_blob_store *blobs;
     struct pp_gate *gate;   /* While it is closed, the claimer claims nothing. */
     struct pp_hosts *hosts; /* Says whether a photo's host may be requested. */
+    struct pp_dedupe *dedupe; /* NULL: each task fetches its URL itself. */
     /* The claimer calls this when a transfer has finished. The receiver must call
      * pp_claimer_settled() for the transfer, possibly before this callback returns. */
     void (*on_finished)(void *data, struct pp_transfer *t);
@@ -101,6 +104,8 @@ size_t pp_claimer_in_flight(const struct pp_claimer *claimer);
 size_t pp_claimer_slots(const struct pp_claimer *claimer);
 /* Returns how many transfers a worker with these parameters runs at the same time. */
 uint32_t pp_claim_capacity(const struct pp_params *params);
+/* Returns where the claimer's tasks share outcomes (sharing.h); NULL: they do not share. */
+struct pp_sharing *pp_claimer_share(const struct pp_claimer *claimer);
 /* Returns the claimer's fetch loops, and their number in `*n`. */
 struct pp_fetch_loop *const *pp_claimer_loops(const struct pp_claimer *claimer, size_t *n);
 

@@ -1,11 +1,13 @@
 /* claim_internal.h: what the files of this folder share. A file calls only files listed before it:
  *
+ *   sharing.c    tasks that follow the owner of their URL
  *   clients.c    clients: state, queues, why one is not served; when the next cycle runs
  *   transfers.c  tasks on their way to fetch loops and back
  *   placement.c  which worker should have which client
  *   settings.c   clients' settings
  *   slots.c      acquires, renews and releases slots
  *   deal.c       how many transfers each client may start
+ *   ask.c        asks who fetches the URLs of claimed tasks
  *   cycle.c      the cycle; opens and closes the claimer */
 #ifndef PHOTOPOOL_PIPELINE_CLAIM_CLAIM_INTERNAL_H
 #define PHOTOPOOL_PIPELINE_CLAIM_CLAIM_INTERNAL_H
@@ -17,6 +19,7 @@
 #include "core/backlog.h"
 #include "core/slot.h"
 #include "pipeline/claim/claim.h"
+#include "pipeline/claim/sharing.h"
 #include "pipeline/claim/timing.h"
 #include "pipeline/fetch/headers.h"
 #include "pipeline/fetch/transfer.h"
@@ -95,6 +98,7 @@ struct pp_claim {
      * claim_share). */
     struct pp_headers **headers;
     size_t n_headers;
+    struct pp_sharing_task *shares; /* of each task; NULL: no task shares */
 };
 
 /* A transfer with the claimer's data about it. Only the main loop uses these data. */
@@ -105,6 +109,7 @@ struct claim_transfer {
     unsigned loop; /* The index of the fetch loop that runs the transfer. */
     bool suspect;  /* The task came from the suspect queue: only one suspect runs at a time. */
     bool parked;
+    bool follows;            /* It waits in claimer->share, and takes no room in its tier. */
     struct pp_node hop_node; /* Links the transfer into client->queues.hops while `parked`. */
 };
 
@@ -138,6 +143,7 @@ struct claim_cycle {
     struct pp_coord_renew renew;
     struct pp_store_claim claim;
     struct pp_claim *memory;
+    unsigned waits; /* number of answers for which the dispatch waits */
 };
 
 /* A request to a port that is made for many clients at once. It holds copies of the clients' names
@@ -168,6 +174,7 @@ struct pp_claimer {
     struct claim_client *clients; /* All known clients, a hash table (uthash) by id. */
     struct pp_backlog *backlog;   /* The clients with due tasks. Due times are wall times. */
     struct pp_mailbox *events;
+    struct pp_sharing *share; /* NULL: tasks do not share */
     struct pp_fetch_loop **loops;
     /* For each fetch loop, the list of orders (order.mail.node) to post at the end of a turn. */
     struct pp_list *orders;
@@ -250,6 +257,7 @@ void claim_wake(struct pp_claimer *claimer);
 
 void claim_on_events(void *data, struct pp_list *mail);
 void claim_on_ahead_timer(void *data);
+void claim_on_followed(void *data, struct pp_sharing_task *share);
 /* Starts the tasks of a claim. Tasks whose permits are not free yet wait in claimer->ahead. */
 void claim_dispatch(struct pp_claimer *claimer, struct pp_claim *claim, struct pp_task *tasks, size_t n);
 void claim_unref(struct pp_claim *claim);
@@ -300,6 +308,12 @@ void claim_client_renewal(struct claim_client *c, struct pp_arena *arena, struct
 /* Handles the answer to a request with renewals that was sent at asked_ms. */
 void claim_clients_renewed(struct pp_claimer *claimer, const struct pp_coord_renew *asked, enum pp_err err,
                            int64_t asked_ms);
+
+/* --- ask.c: asking who fetches the URLs of claimed tasks --- */
+
+/* Asks about the cycle's tasks, and then calls then(cy), later. Returns false if there is nothing
+ * to ask; `then` is not called. */
+bool claim_ask(struct claim_cycle *cy, void (*then)(void *cy));
 
 /* --- deal.c: how many transfers each client may start --- */
 

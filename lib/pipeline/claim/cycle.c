@@ -3,7 +3,8 @@
  *   gather   finds clients with something due, a slot and a permit
  *   deal     deals whole transfers to them, tier by tier
  *   claim    claims the tasks, in one call of the store
- *   reserve  has the coordinator record the permits and places of the claimed tasks, in one call
+ *   reserve  has the coordinator record the permits and places of the claimed tasks, in one call;
+ *            at the same time asks who fetches their URLs (sharing.h)
  *   dispatch gives each task to a fetch loop
  *
  * The claim comes before the record, because only the claim shows how many tasks there are. After a
@@ -122,6 +123,16 @@ static void dispatch(struct claim_cycle *cy)
     end_cycle(cy);
 }
 
+/* One of the answers is there for which the dispatch waits. */
+static void on_ready(void *data)
+{
+    struct claim_cycle *cy = data;
+
+    pp_assert(cy->waits > 0, "a cycle got an answer that it did not wait for");
+    if (--cy->waits == 0)
+        dispatch(cy);
+}
+
 static void on_reserved(struct pp_req *req)
 {
     struct claim_cycle *cy = req->data;
@@ -129,7 +140,7 @@ static void on_reserved(struct pp_req *req)
     claim_clients_renewed(cy->claimer, &cy->renew, req->err, cy->asked_ms);
     if (req->err != PP_OK)
         pp_log(cy->claimer->o.log, PP_LOG_WARN, "permits not reserved", "error", pp_err_text(req->err), NULL);
-    dispatch(cy);
+    on_ready(cy);
 }
 
 /* Sends one renewal for each client whose record does not cover what the cycle starts. */
@@ -139,11 +150,13 @@ static void reserve(struct claim_cycle *cy)
     struct pp_slot_renewal *renewals = pp_arena_array(&cy->arena, cy->n_clients + 1, sizeof(*renewals));
     size_t n = 0;
 
+    cy->waits = 1;
+    cy->waits += claim_ask(cy, on_ready);
     for (size_t i = 0; renewals && i < cy->n_clients; i++)
         if (cy->clients[i]->state == CLAIM_HELD && !claim_client_covered(cy->clients[i]))
             claim_client_renewal(cy->clients[i], &cy->arena, &renewals[n++]);
     if (n == 0) {
-        dispatch(cy);
+        on_ready(cy);
         return;
     }
     cy->renew = (struct pp_coord_renew){.req = {.done = on_reserved, .data = cy, .arena = &cy->arena},
@@ -393,8 +406,16 @@ enum pp_err pp_claimer_open(const struct pp_claimer_options *options, struct pp_
     claimer->events = pp_mailbox_open(o->loop, claim_on_events, claimer);
     claimer->timer = pp_timer_open(o->loop, on_timer, claimer);
     claimer->ahead_timer = pp_timer_open(o->loop, claim_on_ahead_timer, claimer);
+    if (o->dedupe)
+        claimer->share = pp_sharing_open(&(struct pp_sharing_options){.loop = o->loop,
+                                                                      .log = o->log,
+                                                                      .params = o->params,
+                                                                      .dedupe = o->dedupe,
+                                                                      .on_followed = claim_on_followed,
+                                                                      .data = claimer});
     set_enough(claimer);
-    enum pp_err err = claimer->backlog && claimer->events && claimer->timer && claimer->ahead_timer
+    enum pp_err err = claimer->backlog && claimer->events && claimer->timer && claimer->ahead_timer &&
+                              (claimer->share || !o->dedupe)
                           ? open_loops(claimer)
                           : PP_ENOMEM;
     if (err != PP_OK) {
@@ -434,6 +455,7 @@ void pp_claimer_close(struct pp_claimer *claimer)
     while (claimer->clients)
         claim_client_free(claimer->clients);
     pp_backlog_free(claimer->backlog);
+    pp_sharing_close(claimer->share);
     free(claimer);
 }
 
@@ -461,6 +483,11 @@ void pp_claimer_hand_back(struct pp_claimer *claimer)
         pp_fetch_loop_hand_back(claimer->loops[i]);
 }
 
+struct pp_sharing *pp_claimer_share(const struct pp_claimer *claimer)
+{
+    return claimer->share;
+}
+
 struct pp_fetch_loop *const *pp_claimer_loops(const struct pp_claimer *claimer, size_t *n)
 {
     *n = claimer->n_loops;
@@ -469,7 +496,7 @@ struct pp_fetch_loop *const *pp_claimer_loops(const struct pp_claimer *claimer, 
 
 size_t pp_claimer_transfers(const struct pp_claimer *claimer)
 {
-    size_t n = claimer->hops_waiting;
+    size_t n = claimer->hops_waiting + pp_sharing_followers(claimer->share);
     for (size_t i = 0; i < PP_TIERS_MAX; i++)
         n += claimer->tier_in_flight[i];
     return n;
@@ -482,7 +509,8 @@ size_t pp_claimer_unsettled(const struct pp_claimer *claimer)
 
 size_t pp_claimer_in_flight(const struct pp_claimer *claimer)
 {
-    return claimer->unsettled + (claimer->cycle ? 1 : 0) + claimer->requests;
+    return claimer->unsettled + (claimer->cycle ? 1 : 0) + claimer->requests +
+           pp_sharing_busy(claimer->share);
 }
 
 size_t pp_claimer_slots(const struct pp_claimer *claimer)

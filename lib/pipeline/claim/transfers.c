@@ -2,6 +2,7 @@
  *
  *   claim_dispatch -> start ----------------> [orders] -> fetch loop
  *         '-> ahead, until its permit -'                     |
+ *         '-> followers, until the owner's outcome           |
  *   on_finished <- finish <----------- claim_on_events <-----'  SENT: count; HOP: park
  *
  * Orders and ended transfers are collected: each turn of the main loop sends one mail per fetch
@@ -173,7 +174,7 @@ static struct claim_transfer *ahead_pop(struct claim_ahead *a, int64_t until_ms)
 
 /* --- starting transfers --- */
 
-static void start(struct pp_claimer *claimer, struct claim_transfer *t)
+static void fetch(struct pp_claimer *claimer, struct claim_transfer *t)
 {
     enum pp_back why = why_not(claimer);
 
@@ -185,6 +186,24 @@ static void start(struct pp_claimer *claimer, struct claim_transfer *t)
         hand_back(claimer, t, why, 0);
 }
 
+/* Starts a transfer whose permit is free. If another task fetches the URL, the transfer takes its
+ * outcome, or follows it: then it keeps its permit, and takes no room in its tier. */
+static void start(struct pp_claimer *claimer, struct claim_transfer *t)
+{
+    enum pp_follow_next next = t->base.share && claim_is_open(claimer)
+                                   ? pp_sharing_follow(claimer->share, t->base.share)
+                                   : PP_FOLLOW_FETCH;
+
+    if (next == PP_FOLLOW_TAKE) {
+        finish_transfer(claimer, t);
+    } else if (next == PP_FOLLOW_WAIT) {
+        t->follows = true;
+        count_flight(claimer, t, -1);
+    } else {
+        fetch(claimer, t);
+    }
+}
+
 /* Returns the index of the host's fetch loop. All transfers of a host run on one loop, so that they
  * reuse its connections. */
 static unsigned loop_of(const struct pp_claimer *claimer, const struct pp_task *task)
@@ -194,7 +213,7 @@ static unsigned loop_of(const struct pp_claimer *claimer, const struct pp_task *
 }
 
 static void init_transfer(struct pp_claimer *claimer, struct claim_transfer *t, struct pp_claim *claim,
-                          struct pp_task *task)
+                          struct pp_task *task, struct pp_sharing_task *share)
 {
     struct claim_client *c = claim_client_find(claimer, task->client);
 
@@ -206,6 +225,9 @@ static void init_transfer(struct pp_claimer *claimer, struct claim_transfer *t, 
     t->base.headers = c->settings.headers;
     t->base.limited = c->slot.rate.rpm > 0;
     t->base.send_until = &c->slot.send_until_ms;
+    t->base.share = share && share->asked && !t->base.headers ? share : NULL;
+    if (share)
+        share->data = t;
     t->loop = loop_of(claimer, task);
     claim->refs++;
     c->unsettled++;
@@ -245,7 +267,7 @@ void claim_dispatch(struct pp_claimer *claimer, struct pp_claim *claim, struct p
 
     pp_assert(transfers, "an arena that took the tasks has no room for their transfers");
     for (size_t i = 0; i < n; i++) {
-        init_transfer(claimer, &transfers[i], claim, &tasks[i]);
+        init_transfer(claimer, &transfers[i], claim, &tasks[i], claim->shares ? &claim->shares[i] : NULL);
         start_in_time(claimer, &transfers[i]);
     }
     set_ahead_timer(claimer);
@@ -261,6 +283,37 @@ void claim_on_ahead_timer(void *data)
         start(claimer, t);
     set_ahead_timer(claimer);
     end_turn(claimer, ended);
+}
+
+/* --- followers --- */
+
+static void end_following(struct pp_claimer *claimer, struct claim_transfer *t)
+{
+    pp_assert(t->follows, "a transfer ends to follow that did not");
+    t->follows = false;
+    count_flight(claimer, t, 1);
+}
+
+void claim_on_followed(void *data, struct pp_sharing_task *share)
+{
+    struct pp_claimer *claimer = data;
+    struct claim_transfer *t = share->data;
+    uint32_t ended = claimer->ended;
+
+    end_following(claimer, t);
+    if (share->taken)
+        finish_transfer(claimer, t);
+    else if (!claim_client_covered(t->client))
+        hand_back(claimer, t, PP_BACK_SLOT, CLAIM_TRY_AGAIN_MS);
+    else
+        fetch(claimer, t);
+    end_turn(claimer, ended);
+}
+
+static void give_up_follower(void *data, struct pp_sharing_task *share)
+{
+    end_following(data, share->data);
+    hand_back_now(data, share->data);
 }
 
 /* --- redirects: parked transfers wait for a permit --- */
@@ -328,6 +381,7 @@ void claim_give_up_waiting(struct pp_claimer *claimer)
 
     for (struct claim_transfer *t; (t = ahead_pop(&claimer->ahead, INT64_MAX));)
         hand_back(claimer, t, claim_is_open(claimer) ? PP_BACK_STOPPING : why_not(claimer), 0);
+    pp_sharing_give_up(claimer->share, give_up_follower, claimer);
     while (!pp_list_empty(&claimer->parked))
         claim_give_up_hops(pp_container_of(claimer->parked.head.next, struct claim_client, parked_node));
     end_turn(claimer, ended);

@@ -32,6 +32,8 @@ enum pp_metric_type {
     X(stale_settles, "stale_settles_total", PP_COUNTER, "Outcomes dropped because the claim had lapsed.") \
     X(limit_waits, "limit_waits_total", PP_COUNTER, "Times a client with due photos had no permit.")      \
     X(slots_held, "slots_held", PP_GAUGE, "Slots of clients that this worker holds.")                     \
+    X(shared_photos, "shared_photos_total", PP_COUNTER,                                                   \
+      "Photos that got the outcome of another task's fetch.")                                             \
     X(items_finished, "items_finished_total", PP_COUNTER, "Items that reached a terminal state.")         \
     X(items_planned, "items_planned_total", PP_COUNTER, "Items planned.")                                 \
     X(events, "events_total", PP_COUNTER, "Events written to the hub.")                                   \

@@ -72,6 +72,8 @@ struct pp_params {
     /* The time of an earlier crash: objects stored after it may lack a record; 0: no crash. */
     int64_t orphans_since_ms;
     int64_t started_wall_ms;
+    /* Tasks share the outcome of a fetch for this time, in ms; 0: only if they wait for it. */
+    int64_t share_window_ms;
     /* --- parameters of planning and of the API --- */
     int64_t ladder_max_ms;            /* core/plan.h; 0: there is no ladder; reloadable */
     uint64_t high_water, queue_bytes; /* weight and bytes of the entries that wait to be planned */

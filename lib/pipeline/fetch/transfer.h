@@ -31,6 +31,7 @@ enum pp_transfer_event {
 /* Mail from the main loop to a fetch loop. */
 enum pp_transfer_order { PP_ORDER_START, PP_ORDER_GO_ON, PP_ORDER_GIVE_UP };
 
+struct pp_sharing_task;
 struct pp_transfer;
 
 struct pp_transfer_mail {
@@ -61,6 +62,8 @@ struct pp_transfer {
     /* The claimer sets it with a transfer that it ends itself because of a host: how long the task
      * waits, or GIVE_UP: it has waited too long, and fails. */
     struct pp_host_gate gate;
+    /* Whether other tasks share the outcome (claim/sharing.h); NULL: the task does not share. */
+    struct pp_sharing_task *share;
 
     /* The fetch loop sets the following members. In `outcome` it sets code (0: a photo), object, ms
      * (without time parked or waiting for our disk) and detail; the settler sets the rest. */

@@ -9,6 +9,7 @@
 #include "core/plan.h"
 #include "core/retry.h"
 #include "photopool/task_rules.h"
+#include "pipeline/settle/tell.h"
 
 #define CALL_MAX 500 /* One call to the store has at most this many settlements. */
 /* If the settler expects at least this many further outcomes within the maximum batching delay, it
@@ -133,6 +134,10 @@ static void learn(struct pp_settler *settler, const struct pp_transfer *t)
     const struct pp_task *task = t->task;
     const struct pp_outcome *o = &t->outcome;
 
+    if (pp_tell_taken(t)) {
+        pp_routes_sample(settler->o.routes, task->client, task->domain, pp_tell_sample(t, settler->o.params));
+        return;
+    }
     if (t->handed_back != PP_BACK_NOT) {
         pp_metrics_handed_back(settler->o.metrics, t->handed_back, t->bytes_received);
         if (settler->o.gate)
@@ -258,7 +263,9 @@ static void decide(struct pp_settler *settler, const struct pp_transfer *t, stru
     *s =
         (struct pp_settlement){.task = t->task, .tier = t->task->tier, .due_ms = wall, .outcome = t->outcome};
     s->outcome.attempts = t->task->attempts;
-    if (t->handed_back == PP_BACK_HOST && t->gate.verdict == PP_HOST_GIVE_UP)
+    if (pp_tell_taken(t))
+        pp_tell_settle(t, s);
+    else if (t->handed_back == PP_BACK_HOST && t->gate.verdict == PP_HOST_GIVE_UP)
         decide_given_up(t, s);
     else if (t->handed_back != PP_BACK_NOT)
         decide_release(settler, t, s);
@@ -277,6 +284,7 @@ static void count(struct pp_settler *settler, const struct pp_settlement *s)
         settler->o.metrics->stale_settles++;
     else if (s->kind == PP_SETTLE_FINAL)
         pp_metrics_photo(settler->o.metrics, s->outcome.kind, s->outcome.code, s->task->tier);
+    settler->o.metrics->shared_photos += !s->stale && s->outcome.shared;
 }
 
 static void announce(struct pp_settler *settler, const struct settle_call *call)
@@ -328,11 +336,16 @@ static void on_call_failed(struct pp_settler *settler, struct settle_call *call,
 static void on_call_written(struct pp_settler *settler, struct settle_call *call)
 {
     const struct pp_settler_options *o = &settler->o;
+    struct pp_sharing *share = pp_claimer_share(o->claimer);
 
     settler->failing = false;
     settler->most = settler->most * 2 < CALL_MAX ? settler->most * 2 : CALL_MAX;
-    for (size_t i = 0; i < call->r.n; i++)
+    for (size_t i = 0; i < call->r.n; i++) {
         count(settler, &call->r.settlements[i]);
+        pp_tell(share, call->transfers[i], &call->r.settlements[i]);
+    }
+    if (share)
+        pp_sharing_send(share);
     announce(settler, call);
     o->metrics->items_finished += call->r.items_finished;
     if (call->r.items_finished > 0)
