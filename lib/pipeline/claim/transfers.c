@@ -107,6 +107,13 @@ static enum pp_back why_not(const struct pp_claimer *claimer)
     return pp_gate_closed(claimer->o.gate) ? pp_gate_back(pp_gate_why(claimer->o.gate)) : PP_BACK_NOT;
 }
 
+/* Hands a transfer back that has not begun. */
+static void give_up(struct pp_claimer *claimer, struct claim_transfer *t)
+{
+    enum pp_back why = why_not(claimer);
+    hand_back(claimer, t, why != PP_BACK_NOT ? why : PP_BACK_STOPPING, 0);
+}
+
 /* Asks whether the host may be requested. If not, sets t->base.gate, and returns why. */
 static enum pp_back ask_host(const struct pp_claimer *claimer, struct claim_transfer *t, const char *host)
 {
@@ -313,7 +320,7 @@ void claim_on_followed(void *data, struct pp_sharing_task *share)
 static void give_up_follower(void *data, struct pp_sharing_task *share)
 {
     end_following(data, share->data);
-    hand_back_now(data, share->data);
+    give_up(data, share->data);
 }
 
 /* --- redirects: parked transfers wait for a permit --- */
@@ -380,7 +387,7 @@ void claim_give_up_waiting(struct pp_claimer *claimer)
     uint32_t ended = claimer->ended;
 
     for (struct claim_transfer *t; (t = ahead_pop(&claimer->ahead, INT64_MAX));)
-        hand_back(claimer, t, claim_is_open(claimer) ? PP_BACK_STOPPING : why_not(claimer), 0);
+        give_up(claimer, t);
     pp_sharing_give_up(claimer->share, give_up_follower, claimer);
     while (!pp_list_empty(&claimer->parked))
         claim_give_up_hops(pp_container_of(claimer->parked.head.next, struct claim_client, parked_node));

@@ -225,7 +225,6 @@ static void decide_failure(struct pp_settler *settler, const struct pp_transfer 
     if (d.what == PP_RETRY_FINAL) {
         s->kind = PP_SETTLE_FINAL;
         s->outcome.kind = PP_OUTCOME_FAILED;
-        s->outcome.checked_at = pp_loop_date(settler->o.loop);
         s->ladder = pp_ladder_counts(t->outcome.code);
         return;
     }
@@ -273,6 +272,8 @@ static void decide(struct pp_settler *settler, const struct pp_transfer *t, stru
         decide_photo(t, pp_loop_date(settler->o.loop), s);
     else
         decide_failure(settler, t, s);
+    if (s->kind == PP_SETTLE_FINAL && s->outcome.kind == PP_OUTCOME_FAILED)
+        s->outcome.checked_at = pp_loop_date(settler->o.loop);
     pp_assert(pp_settlement_event(s) != PP_TASK_EVENT_COUNT, "a settlement that no store accepts");
 }
 
