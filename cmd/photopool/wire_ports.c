@@ -328,7 +328,8 @@ enum pp_err pp_wire_open_ports(struct pp_pipeline *p, const struct pp_config *co
                  {open_sinks, PP_ROLE_DELIVER},
                  {open_blobs, PP_ROLE_WORKER | PP_ROLE_API}};
     struct opening o = {.p = p, .c = config, .error = error};
-    o.mongo = (struct pp_mongo_options){.uri = config->store.url, .log = p->log, .later = true};
+    o.mongo = (struct pp_mongo_options){
+        .uri = config->store.url, .log = p->log, .later = true, .key_of = pp_photo_key_sent};
     enum pp_err err = PP_OK;
     for (size_t i = 0; err == PP_OK && i < sizeof ports / sizeof *ports; i++)
         if (!ports[i].roles || (p->roles & ports[i].roles))

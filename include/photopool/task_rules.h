@@ -238,6 +238,22 @@ static inline bool pp_settlements_valid(const struct pp_settlement *s, size_t n)
     return true;
 }
 
+/* Returns the record of a photo that had two, under two spellings of its URL: the bytes that were
+ * fetched later, and the later failure if it came after them. */
+static inline struct pp_photo pp_photo_merged(const struct pp_photo *a, const struct pp_photo *b)
+{
+    struct pp_photo out = a->fetched_at > b->fetched_at ? *a : *b;
+    const struct pp_photo *failed = a->failed_at > b->failed_at ? a : b;
+    bool fails = failed->fail_code && failed->failed_at > out.fetched_at;
+    out.fail_code = fails ? failed->fail_code : 0;
+    out.fail_streak = fails ? failed->fail_streak : 0;
+    out.skips = fails ? failed->skips : 0;
+    out.failed_at = fails ? failed->failed_at : 0;
+    out.fail_detail = fails ? failed->fail_detail : NULL;
+    out.found = out.object.type != 0 || fails;
+    return out;
+}
+
 /* Returns the outcome with which an OPEN photo without a task is planned. If another task stored
  * the photo's bytes between its look-up and its planning (`record` is newer), the outcome is
  * UNCHANGED with the object of `record`, as if the photo had waited for that task. In all other

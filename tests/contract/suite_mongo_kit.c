@@ -17,7 +17,7 @@ int64_t mk_timeout_ms = MONGO_SERVER_PATIENCE_MS;
 static enum pp_err open_store(struct pp_loop *loop, const char *url, struct pp_task_store **out)
 {
     char error[PP_MONGO_ERROR_MAX];
-    struct pp_mongo_options o = {.uri = url, .timeout_ms = mk_timeout_ms};
+    struct pp_mongo_options o = {.uri = url, .timeout_ms = mk_timeout_ms, .key_of = sk_key_of};
     if (mk_proxy)
         o.uri = mongo_server_by_way_of(url, mongo_proxy_port(mk_proxy));
     enum pp_err err = pp_mongo_task_store_open(loop, &o, out, error);

@@ -1,6 +1,7 @@
 /* Tests that the MongoDB task store keeps its contract. More tests have several stores on one
  * database, schema versions, missing servers, and documents and answers of any size. */
 #include <mongoc/mongoc.h>
+#include <openssl/evp.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -503,6 +504,77 @@ static void a_repeated_plan_is_not_passed(void **state)
     sk_check_counts(k, "c", "b_1", "a b c");
 }
 
+/* Opening a database of version 5 gives its photos the keys of their canonical URLs. */
+static void photos_get_canonical_keys(void **state)
+{
+    static const char *const older =
+        "{\"update\": \"meta\", \"updates\": [{\"q\": {\"_id\": \"schema\"}, \"u\": {\"$set\": "
+        "{\"v\": 5}}}]}";
+    struct store_kit *k = *state;
+    sk_before_rekey(k);
+    run_command(k->place, older);
+    sk_reopen(k);
+    run_command(k->place, older); /* doing it again changes nothing */
+    sk_reopen(k);
+    sk_after_rekey(k);
+}
+
+/* Returns the key as JSON. */
+static const char *key_json(struct store_kit *k, const char *photo)
+{
+    struct pp_key key = sk_key("c", photo);
+    unsigned char base64[32];
+    EVP_EncodeBlock(base64, key.b, sizeof key.b);
+    return pp_arena_printf(&k->arena, "{\"$binary\": {\"base64\": \"%s\", \"subType\": \"00\"}}", base64);
+}
+
+static void interrupted(struct store_kit *k, const char *after, const char *todo)
+{
+    run_command(k->place,
+                pp_arena_printf(
+                    &k->arena,
+                    "{\"update\": \"meta\", \"updates\": [{\"q\": {\"_id\": \"schema\"}, \"u\": {\"$set\":"
+                    " {\"v\": 5}}}, {\"q\": {\"_id\": \"rekey\"}, \"upsert\": true, \"u\": {\"$set\":"
+                    " {\"after\": \"%s\", \"todo\": [%s]}}}]}",
+                    after, todo));
+    sk_reopen(k);
+}
+
+/* A process died after it had changed the key of an item, and not yet that of the photo. */
+static void re_keying_goes_on(void **state)
+{
+    struct store_kit *k = *state;
+    const char *was = key_json(k, "%61"), *key = key_json(k, "a");
+    sk_plan(k, "c", "b_1", "a: %61; b: %62; d: %64");
+    run_command(k->place,
+                pp_arena_printf(&k->arena,
+                                "{\"update\": \"items\", \"updates\": [{\"q\": {\"i\": \"a\"}, \"u\":"
+                                " {\"$set\": {\"ok\": [%s], \"ph.0.k\": %s}}}]}",
+                                key, key));
+    interrupted(k, "", pp_arena_printf(&k->arena, "{\"c\": \"c\", \"was\": %s, \"key\": %s}", was, key));
+    for (const char *photo = "abd"; *photo; photo++) {
+        const char name[] = {*photo, '\0'};
+        assert_true(sk_photo(k, "c", name)->open);
+    }
+    assert_false(sk_photo(k, "c", "%61")->open);
+    struct pp_store_claim *c = sk_claim(k, "c", 0, 10);
+    assert_int_equal(c->n, 3);
+    for (size_t i = 0; i < c->n; i++)
+        assert_false(sk_final(k, KIT_WORKER, &c->tasks[i], PP_OUTCOME_STORED));
+    assert_int_equal(sk_batch(k, "b_1").state, PP_BATCH_FINISHED);
+    sk_check_counts(k, "c", "b_1", "");
+}
+
+/* Items that an earlier process has done are not read again. */
+static void re_keying_goes_on_after_the_last_page(void **state)
+{
+    struct store_kit *k = *state;
+    sk_plan(k, "c", "b_1", "a: %61; b: %62");
+    interrupted(k, "c/a/1", "");
+    assert_true(sk_photo(k, "c", "%61")->open);
+    assert_true(sk_photo(k, "c", "b")->open);
+}
+
 /* The store opens a database that was made before the outbox existed. */
 static void an_older_schema(void **state)
 {
@@ -539,6 +611,9 @@ int main(int argc, char **argv)
         T(a_repeated_plan_is_not_passed),
         T(workers_whose_clocks_differ_agree),
         T(an_older_schema),
+        T(photos_get_canonical_keys),
+        T(re_keying_goes_on),
+        T(re_keying_goes_on_after_the_last_page),
     };
     int failed = pp_suite_task_store(&mk_subject);
     failed += cmocka_run_group_tests_name("mongo's own", own, NULL, NULL);

@@ -102,6 +102,10 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
 /* Matches the tasks that a want may take: in its own hash range or, without from and to, in all. */
 #define MG_WANT        "'c': '?client:s', 't.s': 1, 't.q': '?queue:d', 't.h': {'$gte': '?from:I', '$lte': '?to:I'}"
 #define MG_WANT_STAGES "{'$match': {" MG_WANT "}}, {'$sort': {'t.g': 1}}, {'$limit': '?limit:i'}"
+/* Gives the photos of an item the key ?key instead of ?was. */
+#define MG_REKEYED                                                                              \
+    "'ph': {'$map': {'input': '$ph', 'as': 'p', 'in': {'$cond': [{'$eq': ['$$p.k', '?was:k']}," \
+    " {'$mergeObjects': ['$$p', {'k': '?key:k'}]}, '$$p']}}}"
 /* Refuses a write whose block of numbers may have lapsed (seq.c). */
 #define MG_GUARD "'$expr': {'$lt': ['$$NOW', '?deadline:t']}"
 /* The blocks of meta/seq that are younger than 10 s (SEQ_OPEN_MS). */
@@ -436,6 +440,33 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
     X(SCHEMA_LOCK, UPSERT, META, "_id_", "{'_id': 'migrating', 'until': {'$lt': '?now:i'}}",                 \
       "{'$set': {'by': '?by:o', 'until': '?until:i'}}")                                                      \
     X(SCHEMA_UNLOCK, REMOVE, META, "", "{'_id': 'migrating', 'by': '?by:o'}")                                \
+    X(SCHEMA_KEEP, UPDATE, META, "_id_", "{'_id': 'migrating', 'by': '?by:o'}",                              \
+      "{'$set': {'until': '?until:i'}}")                                                                     \
+    /* giving photos the keys of their canonical URLs */                                                     \
+    X(REKEY_STATE, FIND, META, "", "{'_id': 'rekey'}")                                                       \
+    X(REKEY_SET, REPLACE, META, "_id_", "{'_id': 'rekey'}",                                                  \
+      "{'_id': 'rekey', 'after': '?after:s', 'todo': '?todo:A'}")                                            \
+    X(REKEY_TODO, PART, META, "", "", "{'c': '?client:s', 'was': '?was:k', 'key': '?key:k'}")                \
+    X(REKEY_END, REMOVE, META, "", "{'_id': 'rekey'}")                                                       \
+    X(REKEY_ITEMS, FIND, ITEMS, "_id_", "{'_id': {'$gt': '?after:s'}}", "",                                  \
+      "'sort': {'_id': 1}, 'limit': '?limit:i', 'projection': {'c': 1, 'ph.u': 1, 'ph.k': 1}")               \
+    X(REKEY_OPEN, UPDATE_MANY, ITEMS, "waiting", "{'c': '?client:s', 'ok': '?was:k'}",                       \
+      "[{'$set': {" MG_REKEYED                                                                               \
+      ", 'ok': {'$setUnion': [{'$setDifference': ['$ok', ['?was:k']]}, ['?key:k']]}}}]")                     \
+    X(REKEY_ITEM, UPDATE_MANY, ITEMS, "_id_",                                                                \
+      "{'_id': {'$gt': '?after:s', '$lte': '?last:s'}, 'c': '?client:s', 'ph.k': '?was:k'}",                 \
+      "[{'$set': {" MG_REKEYED "}}]")                                                                        \
+    X(REKEY_INSERT, INSERT, PHOTOS, "", "", "'?doc:D'")                                                      \
+    X(REKEY_RECORD, UPDATE, PHOTOS, "_id_", "{'_id': '?key:k', 'c': '?client:s'}",                           \
+      "{'$set': {'o': '?object:O', 'fa': '?fetched:I', 'et': '?etag:s?', 'lm': '?modified:s?', 'fc': "       \
+      "'?code:I',"                                                                                           \
+      " 'fs': '?streak:I', 'sk': '?skips:I', 'fl': '?failed:I', 'fd': '?detail:s?'},"                        \
+      " '$unset': {'et': '?no_etag:y', 'lm': '?no_modified:y', 'fc': '?no_failure:y', 'fs': "                \
+      "'?no_failure:y',"                                                                                     \
+      " 'sk': '?no_failure:y', 'fl': '?no_failure:y', 'fd': '?no_detail:y'}}")                               \
+    X(REKEY_TASK, UPDATE, PHOTOS, "_id_", "{'_id': '?key:k', 'c': '?client:s', 't': " MG_NO "}",             \
+      "{'$set': {'t': '?task:D'}}")                                                                          \
+    X(REKEY_REMOVE, REMOVE, PHOTOS, "", "{'_id': '?was:k', 'c': '?client:s', 'e': '?epoch:i'}")              \
     X(CREATE_INDEXES, COMMAND_WRITE, META, "", "{'createIndexes': '?collection:s', 'indexes': '?specs:A'}")  \
     X(HELLO, COMMAND, META, "", "{'hello': 1, 'topologyVersion': '?known:D?', 'maxAwaitTimeMS': '?wait:I'}") \
     /* sinks: cursors, and the endpoints of webhooks */                                                      \

@@ -28,6 +28,9 @@ struct pp_mongo_options {
     /* If true, opening succeeds even if no server answers. It tries once; later requests fail with
      * PP_EIO until one of them finds a server and completes the opening. */
     bool later;
+    /* Gives photos of a database of version 5 or older the keys of their canonical URLs. NULL: the
+     * database has none (tests, benches). */
+    pp_key_of *key_of;
 };
 
 /* Opens the store, and creates or migrates its collections. `loop` is the loop that submits

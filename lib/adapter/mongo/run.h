@@ -66,6 +66,7 @@ struct pp_mg {
     struct pp_delivery_store deliveries; /* used if opened as a delivery store */
     struct pp_loop *loop;
     struct pp_log *log;
+    pp_key_of *key_of; /* mongo_store.h */
     struct pp_lane *lane;
     struct pp_lane_home *home;
     mongoc_client_pool_t *pool;

@@ -7,7 +7,7 @@
  * even by several processes at once, and the previous version must be able to read every
  * document. To change the schema: add rows of PP_MG_INDEXES with the next version, and increase
  * SCHEMA. */
-#include "run.h"
+#include "steps.h"
 
 #include <string.h>
 
@@ -55,7 +55,8 @@ void pp_mg_hello(struct pp_mg_thread *t)
 
 /* --- versions --- */
 
-enum { SCHEMA = 5 }; /* highest version in PP_MG_INDEXES */
+/* The highest version, and the one that gives photos their keys (rekey.c). */
+enum { SCHEMA = 6, SCHEMA_KEYS = 6 };
 
 static const struct index {
     enum pp_mg_coll coll;
@@ -126,11 +127,22 @@ static void unlock_schema(struct pp_mg_thread *t, const bson_oid_t *by)
     t->err = err;
 }
 
+/* Extends the lease. False: it has lapsed and another process may have it, or the operation has
+ * failed. */
+static bool keep_lock(struct pp_mg_thread *t, void *by)
+{
+    int64_t now = pp_mg_server_ms(t, pp_clock_wall_ms());
+    struct pp_mg_done done = pp_mg_write(t, MQ_SCHEMA_KEEP, "oi", (const bson_oid_t *)by, now + LOCK_MS);
+    return t->err == PP_OK && done.matched == 1;
+}
+
 /* Reads the version again, now under the lock, and creates the versions that are missing. */
-static void run_steps(struct pp_mg_thread *t)
+static void run_steps(struct pp_mg_thread *t, bson_oid_t *by)
 {
     for (int64_t version = read_version(t); t->err == PP_OK && version < SCHEMA;) {
         create_indexes(t, (int)++version);
+        if (version == SCHEMA_KEYS && !pp_mg_rekey(t, keep_lock, by))
+            return;
         /* several processes may write the first version at the same time, and all write the same
          * document */
         pp_mg_write(t, MQ_SCHEMA_SET, "i", version);
@@ -160,7 +172,7 @@ void pp_mg_migrate(struct pp_mg_thread *t)
     int64_t version = read_version(t);
     while (t->err == PP_OK && version < SCHEMA) {
         if (lock_schema(t, &by)) {
-            run_steps(t);
+            run_steps(t, &by);
             unlock_schema(t, &by);
         } else {
             wait_a_moment(t);

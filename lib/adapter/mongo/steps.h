@@ -157,6 +157,13 @@ void pp_mg_lost_add(struct pp_mg_thread *t, const char *worker, int64_t nonce, i
 void pp_mg_lost_release(struct pp_mg_thread *t, int64_t now_ms);
 void pp_mg_lost_free(struct pp_mg *m);
 
+/* --- rekey.c --- */
+
+/* Gives all photos the keys of their canonical URLs. Calls keep() before each page of items, which
+ * returns false to end it; it goes on from there the next time. Returns true when all have their
+ * keys. */
+bool pp_mg_rekey(struct pp_mg_thread *t, bool (*keep)(struct pp_mg_thread *t, void *data), void *data);
+
 /* --- park.c --- */
 
 /* Returns the times of a task by the server's clock. The arguments are by ours. */

@@ -335,6 +335,7 @@ static enum pp_err open_store(struct pp_loop *loop, const struct pp_mongo_option
     mongoc_log_set_handler(NULL, NULL);
     m->loop = loop;
     m->log = o->log;
+    m->key_of = o->key_of;
     pp_mg_commands_open(m->commands);
     pthread_mutex_init(&m->lock, NULL);
     pthread_mutex_init(&m->opening, NULL);

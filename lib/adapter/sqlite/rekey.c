@@ -50,28 +50,13 @@ static void merge_tasks(struct pp_sw *w, int64_t from, int64_t to)
     pp_sq_run(&w->db, PP_Q_TASK_DELETE, "i", from);
 }
 
-/* Returns the record of a photo that had two: the bytes that were fetched later, and the later
- * failure if it came after them. */
-static struct pp_photo merge_records(const struct pp_photo *newer, const struct pp_photo *older)
-{
-    const struct pp_photo *failed = older->failed_at > newer->failed_at ? older : newer;
-    struct pp_photo out = *newer;
-    bool fails = failed->fail_code && failed->failed_at > newer->fetched_at;
-    out.fail_code = fails ? failed->fail_code : 0;
-    out.fail_streak = fails ? failed->fail_streak : 0;
-    out.skips = fails ? failed->skips : 0;
-    out.failed_at = fails ? failed->failed_at : 0;
-    out.fail_detail = fails ? failed->fail_detail : NULL;
-    return out;
-}
-
 /* Makes two photos one: `from` goes, `to` stays. Results name the bytes of both. */
 static void merge_photos(struct pp_sw *w, const struct rekey_photo *from, const struct rekey_photo *to,
                          const struct pp_key *key)
 {
     bool from_is_newer = from->record.fetched_at > to->record.fetched_at;
-    const struct rekey_photo *newer = from_is_newer ? from : to, *older = from_is_newer ? to : from;
-    struct pp_photo record = merge_records(&newer->record, &older->record);
+    const struct rekey_photo *older = from_is_newer ? to : from;
+    struct pp_photo record = pp_photo_merged(&from->record, &to->record);
     int64_t sha = pp_packed_sha(record.object.sha256), task = to->task ? to->task : from->task;
 
     if (from->task && to->task)
