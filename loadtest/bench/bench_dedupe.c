@@ -67,6 +67,7 @@ static double command(struct bench *b, int server, const char *word, const char 
     double out;
     void *data[] = {b, &out};
 
+    pp_loop_update(b->loop); /* the pipeline of HSETNX does not turn the loop */
     b->pending++;
     check(pp_redis_command(b->servers[server].redis, more ? 2 : 1, argv, NULL, on_number, data), word);
     wait_all(b);
@@ -91,8 +92,7 @@ static void start(struct bench *b, int i)
         execlp("redis-server", "redis-server", "--port", port, "--save", "", "--bind", "127.0.0.1", NULL);
         _exit(127);
     }
-    check(pp_redis_open(b->loop, &(struct pp_redis_options){.url = s->url, .max_in_flight = 4 * BATCH},
-                        &s->redis),
+    check(pp_redis_open(b->loop, &(struct pp_redis_options){.url = s->url, .timeout_ms = 60000}, &s->redis),
           "open");
     double until = bench_now() + 20;
     while (!pp_redis_up(s->redis) && bench_now() < until)
