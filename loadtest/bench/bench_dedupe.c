@@ -198,7 +198,7 @@ static int64_t now_of(void *data)
 static struct pp_dedupe *open_port(struct bench *b, size_t n_servers)
 {
     const struct pp_redis_dedupe_options o = {
-        .window_ms = WINDOW_MS, .slots = 29 * b->keys / (10 * n_servers), .test_now = now_of, .test_data = b};
+        .window_ms = WINDOW_MS, .slots = 26 * b->keys / (10 * n_servers), .test_now = now_of, .test_data = b};
     const char *urls[SERVERS];
     struct pp_dedupe *d;
 
