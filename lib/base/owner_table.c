@@ -91,8 +91,3 @@ uint64_t *pp_owner_table_add(struct pp_owner_table *t, const uint8_t key[16])
     t->n++;
     return &t->owners[at];
 }
-
-size_t pp_owner_table_bytes(const struct pp_owner_table *t)
-{
-    return t->places * (sizeof *t->keys + sizeof *t->owners);
-}

@@ -25,7 +25,5 @@ uint64_t *pp_owner_table_find(const struct pp_owner_table *t, const uint8_t key[
 /* Adds a key that the table does not have. Returns its owner, 0, which the caller sets; NULL if the
  * table is full or out of memory. */
 uint64_t *pp_owner_table_add(struct pp_owner_table *t, const uint8_t key[16]);
-/* Returns the number of bytes that the table uses. */
-size_t pp_owner_table_bytes(const struct pp_owner_table *t);
 
 #endif

@@ -388,14 +388,6 @@ static void close_port(struct pp_dedupe *d)
     free(s);
 }
 
-void pp_dedupe_shards_each(struct pp_dedupe *d, void (*cb)(void *data, struct pp_dedupe *server), void *data)
-{
-    struct shards *s = (struct shards *)d;
-
-    for (size_t i = 0; i < s->n; i++)
-        cb(data, s->servers[i].port);
-}
-
 static const struct pp_dedupe_ops ops = {
     .ask = ask,
     .replace = replace,

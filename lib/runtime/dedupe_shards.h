@@ -24,8 +24,4 @@ typedef enum pp_err pp_dedupe_open_server(void *data, const char *name, struct p
 pp_must_check enum pp_err pp_dedupe_shards_open(struct pp_loop *loop, int64_t young_ms,
                                                 pp_dedupe_open_server *open_server, void *data,
                                                 struct pp_dedupe **out);
-/* Calls cb(data, server's port) for each server; for tests and for crashes of simulated
- * processes. */
-void pp_dedupe_shards_each(struct pp_dedupe *d, void (*cb)(void *data, struct pp_dedupe *server), void *data);
-
 #endif

@@ -67,6 +67,7 @@ static double command(struct bench *b, int server, const char *word, const char 
     double out;
     void *data[] = {b, &out};
 
+    pp_loop_update(b->loop); /* the pipeline of HSETNX does not turn the loop */
     b->pending++;
     check(pp_redis_command(b->servers[server].redis, more ? 2 : 1, argv, NULL, on_number, data), word);
     wait_all(b);
@@ -91,8 +92,7 @@ static void start(struct bench *b, int i)
         execlp("redis-server", "redis-server", "--port", port, "--save", "", "--bind", "127.0.0.1", NULL);
         _exit(127);
     }
-    check(pp_redis_open(b->loop, &(struct pp_redis_options){.url = s->url, .max_in_flight = 4 * BATCH},
-                        &s->redis),
+    check(pp_redis_open(b->loop, &(struct pp_redis_options){.url = s->url, .timeout_ms = 60000}, &s->redis),
           "open");
     double until = bench_now() + 20;
     while (!pp_redis_up(s->redis) && bench_now() < until)
@@ -198,7 +198,7 @@ static int64_t now_of(void *data)
 static struct pp_dedupe *open_port(struct bench *b, size_t n_servers)
 {
     const struct pp_redis_dedupe_options o = {
-        .window_ms = WINDOW_MS, .slots = 29 * b->keys / (10 * n_servers), .test_now = now_of, .test_data = b};
+        .window_ms = WINDOW_MS, .slots = 26 * b->keys / (10 * n_servers), .test_now = now_of, .test_data = b};
     const char *urls[SERVERS];
     struct pp_dedupe *d;
 

@@ -407,7 +407,7 @@ static void the_port_fails(void **state)
     w->open_dedupe = open_bad;
     world_open(w);
     for (int round = 0; round < 4; round++) {
-        char id[8], client[8];
+        char id[16], client[16];
         refuses = round % 2;
         snprintf(id, sizeof(id), "b_%d", round);
         snprintf(client, sizeof(client), "%d", round);

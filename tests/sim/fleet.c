@@ -16,6 +16,8 @@
 #include "reader.h"
 #include "stream.h"
 
+#define SHARE_WINDOW_MS 60000
+
 static int64_t server_now(void *data)
 {
     return pp_sim_date_ms(data);
@@ -121,9 +123,12 @@ static void open_servers(struct sim_fleet *f)
                                                                               .carry = sim_carry,
                                                                               .appended = on_appended,
                                                                               .data = &f->redis_weather});
+    f->dedupe = pp_memory_dedupe_new(
+        &(struct pp_memory_dedupe_options){.window_ms = SHARE_WINDOW_MS, .now_ms = internet_now, .data = w});
     f->blobs = pp_memory_blobs_new(&(struct pp_memory_blobs_options){.now_ms = server_now, .data = w});
     f->broker = pp_memory_broker_new();
-    pp_assert(f->store && f->deliveries && f->coordinator && f->ingest && f->events && f->blobs && f->broker,
+    pp_assert(f->store && f->deliveries && f->coordinator && f->ingest && f->events && f->dedupe &&
+                  f->blobs && f->broker,
               "the simulator needs memory");
 }
 

@@ -15,6 +15,7 @@
 #define PP_SIM_FLEET_H
 
 #include "adapter/memory/blobs.h"
+#include "adapter/memory/dedupe.h"
 #include "adapter/memory/delivery.h"
 #include "adapter/memory/event_log.h"
 #include "adapter/memory/ingest.h"
@@ -64,7 +65,7 @@ struct sim_node {
 struct sim_part {
     struct sim_node *node;
     struct pp_loop *loop;
-    struct sim_line to_store, to_redis, to_broker;
+    struct sim_line to_store, to_redis, to_broker, to_dedupe;
     struct pp_params params;
     struct pp_pipeline p;
     struct pp_acceptor *acceptor;        /* with the role api */
@@ -87,6 +88,7 @@ struct sim_fleet {
     struct pp_memory_coordinator_server *coordinator;
     struct pp_memory_ingest *ingest;
     struct pp_memory_event_log *events;
+    struct pp_memory_dedupe *dedupe;
     struct pp_memory_delivery *deliveries;
     struct pp_memory_blobs *blobs;
     struct pp_memory_broker *broker;

@@ -15,6 +15,8 @@
  * a process whose clock is behind writes results that look old. */
 #define RETENTION_MS (30 * INT64_C(86400000))
 
+#define DEDUPE_PATIENCE_MS 1000 /* as in cmd/photopool/wire_ports.c */
+
 static const int64_t delays_ms[] = {1000, 10000, 60000};
 
 /* With two kinds of workers, one serves the first tier, the other the rest. Processes with all
@@ -106,6 +108,17 @@ static enum pp_err open_queue(struct sim_part *part)
         &part->p.ingest);
 }
 
+/* A worker of a fleet asks who fetches a URL. The URLs name their clients, so all answers are the
+ * same: nobody else does. */
+static enum pp_err open_dedupe(struct sim_part *part)
+{
+    struct sim_fleet *f = part->node->fleet;
+
+    if (f->swarm.embedded || !(part->node->roles & PP_ROLE_WORKER))
+        return PP_OK;
+    return pp_memory_dedupe_open(part->loop, f->dedupe, &part->to_dedupe.line, &part->p.dedupe);
+}
+
 static enum pp_err open_coordinator(struct sim_part *part)
 {
     struct sim_fleet *f = part->node->fleet;
@@ -123,6 +136,7 @@ static void open_ports(struct sim_part *part)
     enum pp_err err = pp_memory_task_store_open(loop, f->store, &part->to_store.line, &p->store);
 
     err = err == PP_OK ? open_coordinator(part) : err;
+    err = err == PP_OK ? open_dedupe(part) : err;
     err = err == PP_OK ? open_queue(part) : err;
     err = err == PP_OK ? pp_memory_event_log_open(loop, f->events, &part->to_redis.line, &p->events) : err;
     err = err == PP_OK ? pp_memory_delivery_open(loop, f->deliveries, &part->to_store.line, &p->deliveries)
@@ -146,6 +160,8 @@ static void open_part(struct sim_part *part)
     sim_line_open(&part->to_store, part->loop, &n->fleet->store_weather, n->config.patience_ms);
     sim_line_open(&part->to_redis, part->loop, &n->fleet->redis_weather, n->config.patience_ms);
     sim_line_open(&part->to_broker, part->loop, &n->fleet->broker_weather, n->config.patience_ms);
+    sim_line_open(&part->to_dedupe, part->loop, &n->fleet->redis_weather, DEDUPE_PATIENCE_MS);
+    part->to_dedupe.owner = part;
     part->to_store.owner = part->to_redis.owner = part->to_broker.owner = part;
     set_params(part);
     pp_clock_read(&boot, &date);
@@ -218,6 +234,8 @@ void sim_node_crash(struct sim_node *n)
     if (n->part->log)
         pp_memory_ingest_cut(n->part->log);
     pp_memory_event_log_cut(p->events);
+    if (p->dedupe)
+        pp_memory_dedupe_cut(p->dedupe);
     pp_memory_blobs_cut(p->blobs);
     pp_sim_leave(before);
     pp_sim_process_crash(n->process);
@@ -247,6 +265,8 @@ static void on_closing(void *data)
     p->blobs->ops->close(p->blobs);
     p->deliveries->ops->close(p->deliveries);
     p->events->ops->close(p->events);
+    if (p->dedupe)
+        p->dedupe->ops->close(p->dedupe);
     p->coordinator->ops->close(p->coordinator);
     p->ingest->ops->close(p->ingest);
     p->store->ops->close(p->store);
