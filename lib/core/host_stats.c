@@ -90,13 +90,13 @@ static uint32_t capped(uint64_t n)
 }
 
 /* Sums of a batch, in 64 bits, so that they can't overflow. */
-struct sums {
+struct host_sums {
     uint64_t answers, failures, answered;
 };
 
-static struct sums sums_of(const struct pp_host_batch *b)
+static struct host_sums host_sums_of(const struct pp_host_batch *b)
 {
-    struct sums t = {0};
+    struct host_sums t = {0};
     for (int c = 0; c < PP_HOST_CLASSES; c++) {
         t.answers += b->count[c];
         t.failures += classes[c].failed ? b->count[c] : 0;
@@ -108,7 +108,7 @@ static struct sums sums_of(const struct pp_host_batch *b)
 /* Adds the outcomes of `later`, which follow those of the runs. */
 static void append(struct pp_host_runs *runs, const struct pp_host_batch *later)
 {
-    struct sums t = sums_of(later);
+    struct host_sums t = host_sums_of(later);
     const struct pp_host_runs *r = &later->runs;
     bool found = t.answers - t.failures > later->count[PP_HOST_ABSENT];
 
@@ -141,7 +141,7 @@ void pp_host_batch_add(struct pp_host_batch *batch, enum pp_host_class c, int64_
 
 uint32_t pp_host_batch_answers(const struct pp_host_batch *batch)
 {
-    uint64_t n = sums_of(batch).answers;
+    uint64_t n = host_sums_of(batch).answers;
     return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX;
 }
 
@@ -173,7 +173,7 @@ bool pp_host_batch_unpack(struct pp_host_batch *batch, const double v[PP_HOST_BA
     ok = ok && read_count(v[PP_HOST_CLASSES + 2], &b.runs.connect) &&
          read_count(v[PP_HOST_CLASSES + 3], &b.runs.failed) &&
          read_count(v[PP_HOST_CLASSES + 4], &b.runs.absent) && b.runs.connect <= b.count[PP_HOST_CONNECT] &&
-         b.runs.failed <= sums_of(&b).failures && b.runs.absent <= b.count[PP_HOST_ABSENT];
+         b.runs.failed <= host_sums_of(&b).failures && b.runs.absent <= b.count[PP_HOST_ABSENT];
     *batch = ok ? b : (struct pp_host_batch){0};
     return ok;
 }
@@ -204,7 +204,7 @@ static void set_moment(struct pp_host_moment *m, double answers, double failures
 
 static void add_moment(struct pp_host_stats *s, const struct pp_host_batch *b)
 {
-    struct sums t = sums_of(b);
+    struct host_sums t = host_sums_of(b);
     uint32_t at_s = (uint32_t)(s->now_ms / 1000 / PP_HOST_STEP_S * PP_HOST_STEP_S);
     struct pp_host_moment *last = s->moment_n ? &s->moments[s->moment_n - 1] : NULL;
     if (!last || last->at_s != at_s) {
@@ -260,7 +260,7 @@ struct pp_host_counts pp_host_fresh(const struct pp_host_stats *s)
 
 struct pp_host_counts pp_host_open(const struct pp_host_stats *s)
 {
-    struct sums t = sums_of(&s->open);
+    struct host_sums t = host_sums_of(&s->open);
 
     return (struct pp_host_counts){.answers = capped(t.answers),
                                    .failures = capped(t.failures),
@@ -325,7 +325,7 @@ struct groups {
 
 static void add_group(struct groups *g, const struct pp_host_batch *b)
 {
-    struct sums t = sums_of(b);
+    struct host_sums t = host_sums_of(b);
     uint64_t decided = t.answers - t.failures;
     g->failed[g->failed_n++] = (float)t.failures / (float)t.answers;
     if (decided)
@@ -367,7 +367,7 @@ static void update_usual(struct pp_host_stats *s)
     struct pp_host_batch all = {0};
     struct pp_host_usual *u = &s->usual;
     make_groups(s, &g, &all);
-    uint64_t told = sums_of(&all).answered + all.count[PP_HOST_CONNECT];
+    uint64_t told = host_sums_of(&all).answered + all.count[PP_HOST_CONNECT];
     *u = (struct pp_host_usual){.answers = capped(g.answers), .decided = capped(g.decided)};
     u->known = g.failed_n > 0 && s->open_slot - s->slices[0].slot > PP_HOST_KNOWN_MS / PP_HOST_SLICE_MS;
     u->failed = median(g.failed, g.failed_n);
@@ -408,7 +408,7 @@ static struct pp_host_slice *slice_room(struct pp_host_stats *s)
 static void close_slice(struct pp_host_stats *s)
 {
     const struct pp_host_batch *b = &s->open;
-    double answers = (double)sums_of(b).answers;
+    double answers = (double)host_sums_of(b).answers;
     struct pp_host_slice *slice = answers > 0 ? slice_room(s) : NULL;
     if (slice) {
         uint32_t most = 0;
@@ -463,7 +463,7 @@ void pp_host_advance(struct pp_host_stats *s, int64_t now_ms)
 
 void pp_host_merge(struct pp_host_stats *s, const struct pp_host_batch *batch, int64_t now_ms)
 {
-    struct sums t = sums_of(batch);
+    struct host_sums t = host_sums_of(batch);
     pp_host_advance(s, now_ms);
     if (t.answers == 0)
         return;
@@ -484,7 +484,7 @@ void pp_host_stats_fini(struct pp_host_stats *s)
 bool pp_host_stats_idle(const struct pp_host_stats *s, int64_t now_ms)
 {
     int64_t newest = s->slice_n ? s->slices[s->slice_n - 1].slot : -1;
-    if (sums_of(&s->open).answers)
+    if (host_sums_of(&s->open).answers)
         newest = s->open_slot;
     return newest < 0 || now_ms / PP_HOST_SLICE_MS - newest > PP_HOST_SLICES;
 }

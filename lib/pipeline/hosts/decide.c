@@ -112,7 +112,8 @@ void hosts_decide(struct pp_hosts *h)
     while ((node = pp_list_pop(&open))) {
         struct host *host = pp_container_of(node, struct host, open_node);
         host_relist(h, host);
-        judge(h, host);
+        if (pp_loop_wall(h->o.loop) >= pp_breaker_next_ms(&host->breaker, h->o.params->hosts_believe_ms))
+            judge(h, host);
         if (host->breaker.state == PP_BREAKER_HALF_OPEN)
             probe(h, host);
     }
