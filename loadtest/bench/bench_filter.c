@@ -1,5 +1,5 @@
-/* bench_filter.c: measures the filter of known photos (base/bloom.h), full, beside a Bloom filter of
- * the same size without blocks: false positives, and keys a second.
+/* bench_filter.c: measures the filter of known photos (base/bloom.h), full, beside a Bloom filter
+ * of the same size without blocks: false positives, and keys a second.
  *
  *   bench_filter [keys, default 10000000]
  *

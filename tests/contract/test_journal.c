@@ -802,6 +802,15 @@ static bool is_cancelled_in_redis(struct kit *k, const char *batch)
     return g.entry.cancelled;
 }
 
+static void until_cancelled_in_redis(struct kit *k, const char *batch)
+{
+    int64_t until = pp_loop_now(k->loop) + 2 * LONG_MS;
+    while (!is_cancelled_in_redis(k, batch)) {
+        assert_true(pp_loop_now(k->loop) < until);
+        pp_loop_turn(k->loop, true);
+    }
+}
+
 static void cancelled_while_inner_is_away(void **state)
 {
     struct kit *k = *state;
@@ -817,9 +826,76 @@ static void cancelled_while_inner_is_away(void **state)
     assert_int_not_equal(c.req.err, PP_OK);
     k->a.gate.mode = GATE_OPEN;
     until_has(k, k->redis, 2);
-    while (!is_cancelled_in_redis(k, "b_1"))
-        pp_loop_turn(k->loop, true);
+    until_cancelled_in_redis(k, "b_1");
     assert_true(is_cancelled_in_redis(k, "b_2"));
+}
+
+/* Plans the only entry of Redis, as another node does. */
+static void plan_in_redis(struct kit *k, const char *batch)
+{
+    struct pp_ingest_take t = {.consumer = "planner", .limit = 1, .max_bytes = SIZE_MAX};
+    DUE(k, k->redis, take, &t, PP_OK);
+    assert_int_equal(t.n, 1);
+    struct pp_ingest_ack ack = {.batch_ids = &batch, .n = 1};
+    DUE(k, k->redis, ack, &ack, PP_OK);
+}
+
+/* The entry is in the journal's file, but another node has planned it while this node was down. The
+ * journal asks before it says anything of the entry: whether it has read its file by then or not. */
+static void planned_while_the_node_was_down(void **state)
+{
+    struct kit *k = *state;
+    for (int read = 0; read < 2; read++) {
+        const char *const id = read ? "b_2" : "b_1";
+        struct pp_ingest_cancel c = {.batch_id = id};
+        struct pp_ingest_get g = {.batch_id = id};
+        assert_int_equal(append(k, k->a.queue, "c", id), PP_OK);
+        until_kept(k, &k->a, 1);
+        close_node(&k->a);
+        plan_in_redis(k, id);
+        open_node(k, &k->a);
+        if (read) /* an append waits until the file was read; the round is not answered yet */
+            assert_int_equal(append(k, k->a.queue, "d", "b_3"), PP_OK);
+        DUE(k, k->a.queue, cancel, &c, PP_ENOTFOUND);
+        DUE(k, k->a.queue, get, &g, PP_ENOTFOUND);
+        until_kept(k, &k->a, read);
+    }
+}
+
+/* Redis has lost the entry while the node was down, so the journal's entry counts, whether the
+ * journal has read it by then or not. */
+static void lost_while_the_node_was_down(void **state)
+{
+    struct kit *k = *state;
+    assert_int_equal(append(k, k->a.queue, "c", "b_1"), PP_OK);
+    assert_int_equal(append(k, k->a.queue, "c", "b_2"), PP_OK);
+    close_node(&k->a);
+    redis_server_do(k->server, "FLUSHALL");
+    open_node(k, &k->a);
+    struct pp_ingest_cancel c = {.batch_id = "b_1"};
+    DUE(k, k->a.queue, cancel, &c, PP_OK);
+    c.batch_id = "b_2";
+    DUE(k, k->a.queue, cancel, &c, PP_OK);
+    c.batch_id = "b_3";
+    DUE(k, k->a.queue, cancel, &c, PP_ENOTFOUND);
+    until_has(k, k->redis, 2);
+    assert_true(is_cancelled_in_redis(k, "b_1"));
+    until_cancelled_in_redis(k, "b_2");
+}
+
+/* Redis was away when the batch was cancelled, and did not hear of it from the process before. */
+static void cancelled_by_the_process_before(void **state)
+{
+    struct kit *k = *state;
+    assert_int_equal(append(k, k->a.queue, "c", "b_1"), PP_OK);
+    k->a.gate.mode = GATE_SHUT;
+    struct pp_ingest_cancel c = {.batch_id = "b_1"};
+    DUE(k, k->a.queue, cancel, &c, PP_OK);
+    close_node(&k->a);
+    assert_false(is_cancelled_in_redis(k, "b_1"));
+    k->a.gate.mode = GATE_OPEN;
+    open_node(k, &k->a);
+    until_cancelled_in_redis(k, "b_1");
 }
 
 /* Cancels that were kept for Redis reach it one by one: as many at once as there may be would leave
@@ -841,8 +917,7 @@ static void cancels_come_one_by_one(void **state)
     }
     k->a.gate.mode = GATE_OPEN;
     for (int i = 0; i < BATCHES; i++)
-        while (!is_cancelled_in_redis(k, id[i]))
-            pp_loop_turn(k->loop, true);
+        until_cancelled_in_redis(k, id[i]);
     assert_int_equal(k->a.gate.cancels_most, 1);
 }
 
@@ -915,6 +990,9 @@ int main(void)
         T(keys_in_redis_while_the_client_waits),
         T(bounded_while_inner_is_away),
         T(cancelled_while_inner_is_away),
+        T(planned_while_the_node_was_down),
+        T(lost_while_the_node_was_down),
+        T(cancelled_by_the_process_before),
         T(cancels_come_one_by_one),
         T(redis_forgets_when_it_ends),
         T(says_what_a_202_is_worth),

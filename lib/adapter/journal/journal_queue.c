@@ -63,9 +63,11 @@ static bool keep_entry(struct jq_load *s, const struct pp_ingest_entry *from)
         s->room = room;
     }
     struct jq_entry *e = jq_entry_new(from);
-    if (e)
-        s->entries[s->n++] = e;
-    return e;
+    if (!e)
+        return false;
+    e->untold = from->cancelled; /* the process before may not have told the shared queue */
+    s->entries[s->n++] = e;
+    return true;
 }
 
 static void on_page_listed(struct pp_req *req)

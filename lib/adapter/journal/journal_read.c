@@ -31,19 +31,94 @@ static void on_own_cleaned(struct pp_req *req)
         jq_go_on(op, jq_send(op, op->q->inner, JQ_clean, on_inner_cleaned));
 }
 
-static void on_got(struct pp_req *req)
+/* --- entries of which the journal does not know whether they are planned --- */
+
+/* A request about one entry, of which the shared queue has said that it does not have it. */
+struct jq_one {
+    struct jq_op op;
+    const char *batch_id; /* belongs to the caller's request */
+    enum pp_err there;    /* a cancel: the answer of the shared queue */
+};
+
+/* The shared queue does not have the entry. Returns true if that may mean that the entry is planned
+ * as well as that the shared queue has lost it: then the journal must ask. It knows nothing of any
+ * entry before it is loaded. */
+static bool may_be_planned(struct jq *q, const char *batch_id)
 {
-    struct jq_op *op = req->data;
+    const struct jq_entry *e = jq_find(q, batch_id);
+    return e ? e->state == JQ_DOUBTFUL : !q->loaded;
+}
+
+static void ask_if_planned(struct jq_one *one, void (*done)(struct pp_req *req))
+{
+    one->op.sub.check = (struct pp_ingest_check){.batch_ids = &one->batch_id, .n = 1};
+    jq_go_on(&one->op, jq_send(&one->op, one->op.q->inner, JQ_check, done));
+}
+
+/* Returns true if the answer to the question says that the entry is planned; then releases it. */
+static bool is_planned(struct jq_one *one)
+{
+    const struct pp_ingest_check *check = &one->op.sub.check;
+    bool planned = check->req.err == PP_OK && check->states[0] == PP_INGEST_PLANNED;
+
+    if (planned && jq_find(one->op.q, one->batch_id))
+        jq_release(one->op.q, &one->batch_id, 1);
+    return planned;
+}
+
+/* --- get --- */
+
+/* Answers with the journal's copy of the entry if it has one, else with `err`. */
+static void end_get(struct jq_op *op, enum pp_err err)
+{
     struct pp_ingest_get *r = (struct pp_ingest_get *)op->r;
     const struct jq_entry *e = jq_find(op->q, r->batch_id);
-    enum pp_err err = req->err;
 
-    r->entry = op->sub.get.entry;
-    if (e && (jq_failed(err) || (err == PP_ENOTFOUND && e->state != JQ_SURE)))
+    if (e)
         err = !r->client || strcmp(r->client, e->e.client) == 0 ? jq_entry_copy(r->req.arena, e, &r->entry)
                                                                 : PP_ENOTFOUND;
     jq_end(op, err);
 }
+
+static void on_get_checked(struct pp_req *req)
+{
+    struct jq_one *one = req->data;
+
+    if (is_planned(one))
+        jq_end(&one->op, PP_ENOTFOUND);
+    else
+        end_get(&one->op, PP_ENOTFOUND);
+}
+
+static void on_got(struct pp_req *req)
+{
+    struct jq_one *one = req->data;
+    struct jq *q = one->op.q;
+    struct pp_ingest_get *r = (struct pp_ingest_get *)one->op.r;
+    const struct jq_entry *e = jq_find(q, r->batch_id);
+
+    r->entry = one->op.sub.get.entry;
+    if (req->err == PP_ENOTFOUND && !q->closing && may_be_planned(q, r->batch_id))
+        ask_if_planned(one, on_get_checked);
+    else if (jq_failed(req->err) || (req->err == PP_ENOTFOUND && e && e->state == JQ_MISSING))
+        end_get(&one->op, req->err);
+    else
+        jq_end(&one->op, req->err);
+}
+
+/* While the shared queue is away, the local log answers. */
+static void on_own_got(struct pp_req *req)
+{
+    struct jq_one *one = req->data;
+
+    ((struct pp_ingest_get *)one->op.r)->entry = one->op.sub.get.entry;
+    if (jq_failed(req->err))
+        end_get(&one->op, req->err);
+    else
+        jq_end(&one->op, req->err);
+}
+
+/* --- list --- */
 
 /* Inserts a copy of `e` into r->entries, which are ordered by id, newest first, and at most
  * r->limit. Does nothing if the entry is already there. */
@@ -168,32 +243,61 @@ static void on_checked(struct pp_req *req)
     jq_end(op, req->err);
 }
 
+/* --- cancel --- */
+
 static void on_own_cancelled(struct pp_req *req)
 {
-    struct jq_op *op = req->data;
-    struct jq_entry *e = jq_find(op->q, op->sub.cancel.batch_id);
+    struct jq_one *one = req->data;
+    struct jq_entry *e = jq_find(one->op.q, one->batch_id);
+
     if (e && req->err == PP_OK)
         e->e.cancelled = true;
-    jq_end(op, req->err);
+    /* If the local log does not have the entry, the shared queue's answer counts. */
+    jq_end(&one->op, req->err == PP_ENOTFOUND ? one->there : req->err);
 }
 
 /* Marks the entry as cancelled in the local log, so that it stays cancelled if the round appends it
- * again. If the shared queue gave no answer, or did not have the entry, the round tells it
- * later. */
+ * again. If the shared queue was not told, the round tells it later. */
+static void cancel_own(struct jq_one *one)
+{
+    struct jq *q = one->op.q;
+    struct jq_entry *e = jq_find(q, one->batch_id);
+
+    if (e)
+        e->untold |= one->there != PP_OK;
+    one->op.sub.cancel = (struct pp_ingest_cancel){.batch_id = one->batch_id};
+    jq_go_on(&one->op, jq_send(&one->op, q->own, JQ_cancel, on_own_cancelled));
+}
+
+static void on_cancel_checked(struct pp_req *req)
+{
+    struct jq_one *one = req->data;
+
+    if (is_planned(one))
+        jq_end(&one->op, PP_ENOTFOUND);
+    else if (one->op.q->closing || (req->err != PP_OK && !jq_find(one->op.q, one->batch_id)))
+        jq_end(&one->op, req->err == PP_OK ? PP_ECLOSED : req->err);
+    else
+        cancel_own(one);
+}
+
 static void on_inner_cancelled(struct pp_req *req)
 {
-    struct jq_op *op = req->data;
-    struct jq *q = op->q;
-    struct jq_entry *e = jq_find(q, op->sub.cancel.batch_id);
-    enum pp_err err = req->err;
-    bool late = jq_failed(err) || (err == PP_ENOTFOUND && e && e->state != JQ_SURE);
+    struct jq_one *one = req->data;
+    struct jq *q = one->op.q;
+    const struct jq_entry *e = jq_find(q, one->batch_id);
+    /* The local log alone can cancel the entry, if the round tells the shared queue later. */
+    bool own_can = e && (jq_failed(req->err) || (req->err == PP_ENOTFOUND && e->state == JQ_MISSING));
 
-    if (!e || q->closing || (err != PP_OK && !late)) {
-        jq_end(op, err);
-        return;
-    }
-    e->untold |= late;
-    jq_go_on(op, jq_send(op, q->own, JQ_cancel, on_own_cancelled));
+    one->there = req->err;
+    if (q->closing || (!e && q->loaded))
+        jq_end(&one->op, req->err);
+    else if (req->err == PP_ENOTFOUND && may_be_planned(q, one->batch_id))
+        ask_if_planned(one, on_cancel_checked);
+    else if (req->err == PP_OK || own_can)
+        cancel_own(one);
+    else
+        jq_end(&one->op, req->err);
 }
 
 /* --- the operations --- */
@@ -206,7 +310,7 @@ static const struct {
     void (*done)(struct pp_req *req), (*done_if_away)(struct pp_req *req);
 } reads[] = {
     [JQ_ack] = {false, false, on_acked},
-    [JQ_get] = {false, true, on_got, on_got},
+    [JQ_get] = {false, true, on_got, on_own_got},
     [JQ_list] = {false, true, on_listed, on_own_listed},
     [JQ_cancel] = {false, false, on_inner_cancelled},
     [JQ_stats] = {false, true, on_counted, on_counted},
@@ -219,12 +323,16 @@ static enum pp_err begin_read(struct pp_ingest_queue *base, struct pp_req *r, si
 {
     struct jq *q = (struct jq *)base;
     enum pp_err err;
-    struct jq_op *op = jq_op_new(q, sizeof *op, r, &err);
-    if (!op)
+    struct jq_one *one = (struct jq_one *)jq_op_new(q, sizeof *one, r, &err);
+    if (!one)
         return err;
+    struct jq_op *op = &one->op;
     bool away = q->away && reads[what].own_if_away;
     pp_assert(size <= sizeof op->sub, "a request is larger than its copy");
     memcpy(&op->sub, r, size);
+    one->batch_id = what == JQ_get      ? op->sub.get.batch_id
+                    : what == JQ_cancel ? op->sub.cancel.batch_id
+                                        : NULL;
     err = jq_send(op, reads[what].own || away ? q->own : q->inner, what,
                   away ? reads[what].done_if_away : reads[what].done);
     if (err != PP_OK)

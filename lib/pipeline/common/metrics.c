@@ -199,14 +199,14 @@ static void write_breakers(const struct pp_metrics *m, struct pp_buf *out)
 static void write_filter(const struct pp_metrics *m, struct pp_buf *out)
 {
     static const char *const labels[] = {
-#define X(id, label) label,
-        PP_FILTER_ANSWERS(X)
+#define X(name, label) label,
+        PP_FILTER_TABLE(X)
 #undef X
     };
 
     family(out, "filter_lookups_total", "counter",
            "Photos asked for in the filter of known photos; absent: the store was not asked.");
-    for (size_t i = 0; i < PP_FILTER_ANSWER_COUNT; i++)
+    for (size_t i = 0; i < PP_FILTER_ANSWERS; i++)
         pp_buf_printf(out, "photopool_filter_lookups_total{answer=\"%s\"} %" PRIu64 "\n", labels[i],
                       m->filter_lookups[i]);
 }

@@ -12,6 +12,7 @@
 #include "core/tier.h"
 #include "photopool/code.h"
 #include "photopool/task.h"
+#include "pipeline/common/filter_answer.h"
 #include "pipeline/common/hand_back.h"
 #include "runtime/loop.h"
 
@@ -71,18 +72,6 @@ struct pp_metric_sink {
     int64_t oldest_at;
 };
 
-/* What the filter of known photos has said of a photo. */
-#define PP_FILTER_ANSWERS(X)                                                       \
-    X(PP_FILTER_ABSENT, "absent")   /* the store has no record: it is not asked */ \
-    X(PP_FILTER_PRESENT, "present") /* the store is asked */                       \
-    X(PP_FILTER_UNKNOWN, "unknown") /* the filter is incomplete: the store is asked */
-enum pp_filter_answer {
-#define X(id, label) id,
-    PP_FILTER_ANSWERS(X)
-#undef X
-        PP_FILTER_ANSWER_COUNT
-};
-
 struct pp_metrics {
 #define X(field, name, type, help) uint64_t field;
     PP_METRIC_TABLE(X)
@@ -99,7 +88,7 @@ struct pp_metrics {
     uint64_t fetch_ms_sum[PP_TIERS_MAX];
     uint64_t in_flight[PP_TIERS_MAX];
     uint64_t handed_back[PP_BACK_REASONS];
-    uint64_t filter_lookups[PP_FILTER_ANSWER_COUNT];
+    uint64_t filter_lookups[PP_FILTER_ANSWERS];
     /* number of open tasks by tier; only the leader shows it */
     uint64_t open_tasks[PP_TIERS_MAX + 1];
     uint64_t loop_lag_ms[PP_METRIC_LOOPS];

@@ -107,7 +107,9 @@ static void on_finished(void *data, enum pp_err err)
            "bytes", PP_LOG_INT(bytes), "ms", PP_LOG_INT(now_of(b) - b->began_ms), NULL);
     if (b->bloom.keys > pp_filter_capacity(bytes))
         pp_log(b->o.log, PP_LOG_WARN, "filter of known photos is full: raise ingest.filter_bytes", "photos",
-               PP_LOG_INT(b->bloom.keys), "capacity", PP_LOG_INT(pp_filter_capacity(bytes)), NULL);
+               PP_LOG_INT(b->bloom.keys), "capacity", PP_LOG_INT(pp_filter_capacity(bytes)),
+               "reads_a_million_new_photos",
+               PP_LOG_INT((int64_t)(1e6 * pp_filter_false_share(bytes, b->bloom.keys))), NULL);
     end_build(b);
 }
 

@@ -222,6 +222,9 @@ void pp_routes_place(struct pp_routes *routes, const char *client, const char *d
     *due_ms = wall_ms;
     if (!route || route->learned)
         return;
+    /* There is no slower tier to learn, so nothing would come of waiting for probes. */
+    if (pp_tier_next(*tier, routes->o.params->n_tiers) == PP_TIER_NONE)
+        return;
     if (route->probes < PP_ROUTE_PROBES) {
         route->probes++;
         return;
