@@ -24,4 +24,5 @@ typedef enum pp_err pp_dedupe_open_server(void *data, const char *name, struct p
 pp_must_check enum pp_err pp_dedupe_shards_open(struct pp_loop *loop, int64_t young_ms,
                                                 pp_dedupe_open_server *open_server, void *data,
                                                 struct pp_dedupe **out);
+
 #endif
