@@ -88,7 +88,10 @@ static uint32_t shares_of(const struct claim_client *c, uint32_t kinds)
 {
     const struct claim_settings *s = &c->settings;
     struct pp_coordinator *coord = c->claimer->o.coordinator;
-    uint32_t n = pp_share_count(s->rpm, s->concurrency, WORKER_RPM, pp_claim_capacity(c->claimer->o.params));
+    const struct pp_params *p = c->claimer->o.params;
+    /* All of the client's photos may run in one tier. */
+    uint32_t places = pp_tier_least_places(p->tiers, p->n_tiers, p->tiers_served);
+    uint32_t n = pp_share_count(s->rpm, s->concurrency, WORKER_RPM, places);
     uint32_t workers = coord->ops->ring_size(coord);
 
     if (n < kinds) /* each kind of worker needs a share, so that no tier is without a worker */
