@@ -175,6 +175,7 @@ enum pp_err pp_wire_params_init(struct pp_wire_params *w, const struct pp_config
     p->max_pixels = (uint64_t)c->fetch.max_pixels;
     p->max_redirects = bounded(c->fetch.max_redirects);
     p->threads = bounded(c->worker.threads);
+    p->weight = bounded(c->worker.weight);
     p->buffer_bytes = (uint64_t)c->fetch.buffer_bytes / p->threads;
     p->min_free = (uint64_t)c->blobs.min_free_bytes;
     p->min_free_is_set = pp_config_is_set(c, "blobs.min_free");

@@ -5,8 +5,8 @@ static void put_worker(struct pp_call *call, const struct pp_worker_info *w)
 {
     PP_JSON_OBJECT(&call->out, NULL, PP_STR("id", w->id), PP_STR("host", w->host), PP_INT("pid", w->pid),
                    PP_STR("tiers", w->tiers), PP_UINT("capacity", w->capacity),
-                   PP_UINT("in_flight", w->in_flight), PP_UINT("clients", w->clients),
-                   PP_BOOL("draining", w->draining),
+                   PP_UINT("weight", w->weight > 0 ? w->weight : 1), PP_UINT("in_flight", w->in_flight),
+                   PP_UINT("clients", w->clients), PP_BOOL("draining", w->draining),
                    PP_TIME("started_at", pp_shown_date(call, w->started_at)),
                    PP_TIME("seen_at", pp_shown_date(call, w->seen_at)));
 }

@@ -179,6 +179,7 @@ struct pp_config {
          * tiers. */
         struct pp_config_durations tiers;
         int64_t threads;  /* number of fetch loops */
+        int64_t weight;   /* its share of clients beside other workers of the same capacity */
         int64_t lease_ms; /* duration of the leases of claims and slots */
         int64_t drain_ms; /* a shutdown waits at most this long for transfers in flight */
     } worker;

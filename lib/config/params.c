@@ -165,6 +165,8 @@ P(DURATIONS_OR_ALL, "worker.tiers", worker.tiers, "all", 1, DAY(1), 0,
   "Tiers that this worker serves, by their timeouts in fetch.tiers.")
 P(COUNT, "worker.threads", worker.threads, "1", 1, 64, 0,
   "Fetch loops, each a thread with its own connections.")
+P(COUNT, "worker.weight", worker.weight, "1", 1, 100, 0,
+  "Share of clients beside other workers of the same capacity: a worker of weight 2 is preferred for twice as many.")
 P(DURATION, "worker.lease", worker.lease_ms, "30s", SEC(2), MIN(10), 0,
   "Lease of claims and slots: how soon the work of a lost worker is taken over.")
 P(DURATION, "worker.drain", worker.drain_ms, "30s", 0, HR(1), LIVE,

@@ -16,7 +16,13 @@ uint32_t pp_share_count(uint32_t rpm, uint32_t concurrency, uint32_t worker_rpm,
 {
     if (concurrency == 0)
         concurrency = 1;
-    uint32_t count = rpm > 0 ? ceil_div(rpm, worker_rpm) : ceil_div(concurrency, worker_concurrency);
+    uint32_t in_flight = concurrency, a_second = ceil_div(rpm, 60);
+    if (rpm > 0 && in_flight > a_second)
+        in_flight = a_second;
+    uint32_t count = ceil_div(in_flight, worker_concurrency);
+    uint32_t by_rate = rpm > 0 ? ceil_div(rpm, worker_rpm) : 0;
+    if (count < by_rate)
+        count = by_rate;
     return count > concurrency ? concurrency : count;
 }
 

@@ -15,10 +15,10 @@ struct pp_share {
     uint32_t hash_lo, hash_hi;
 };
 
-/* Returns the number of shares: ceil(rpm / worker_rpm), at least 1, at most the concurrency.
- * Without a rate limit (rpm 0): ceil(concurrency / worker_concurrency). worker_rpm and
- * worker_concurrency are what one worker can serve. A 0 in any of the last three arguments counts
- * as 1. */
+/* Returns the number of shares, at least 1, at most the concurrency: as many as are needed if one
+ * worker can serve worker_rpm requests a minute, and have worker_concurrency of a client's requests
+ * in flight. Of a client with a rate, at most the requests of one second count as in flight. rpm 0:
+ * there is no rate. A 0 in any of the last three arguments counts as 1. */
 uint32_t pp_share_count(uint32_t rpm, uint32_t concurrency, uint32_t worker_rpm, uint32_t worker_concurrency);
 
 /* Returns share k of `count`, where k < count. `count` comes from pp_share_count() for the same rpm

@@ -18,6 +18,16 @@ uint8_t pp_tier_cover(const struct pp_tier *tiers, size_t n, double ms)
     return tier;
 }
 
+uint32_t pp_tier_least_places(const struct pp_tier *tiers, size_t n, uint32_t served)
+{
+    uint32_t least = UINT32_MAX;
+
+    for (size_t t = 0; t < n; t++)
+        if ((served & 1u << t) && tiers[t].concurrency < least)
+            least = tiers[t].concurrency;
+    return least < UINT32_MAX ? least : 0;
+}
+
 struct pp_tier_limits pp_tier_limits(int64_t timeout_ms)
 {
     int64_t slow = timeout_ms / 3;

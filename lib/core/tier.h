@@ -30,6 +30,10 @@ uint8_t pp_tier_next(uint8_t tier, size_t n);
  * shorter. */
 uint8_t pp_tier_cover(const struct pp_tier *tiers, size_t n, double ms);
 
+/* Returns the number of transfers that the smallest of the tiers in the mask `served` may have in
+ * flight: so many of one client's transfers find room, whatever its tier is. 0: none is served. */
+uint32_t pp_tier_least_places(const struct pp_tier *tiers, size_t n, uint32_t served);
+
 struct pp_tier_limits {
     /* Limit for TCP and TLS: the total timeout, at most PP_TIER_CONNECT_MAX_MS. That leaves room
      * for SYNs sent again after 1, 3 and 7 s. Even a slow host accepts connections at once. */

@@ -233,6 +233,7 @@ static void heartbeat(struct job *job)
                                         .pid = getpid(),
                                         .tiers = p->params->tiers_text,
                                         .capacity = pp_claim_capacity(p->params),
+                                        .weight = p->params->weight,
                                         .in_flight = (uint32_t)pp_claimer_transfers(p->claimer),
                                         .clients = (uint32_t)pp_claimer_slots(p->claimer),
                                         .draining = p->draining,

@@ -382,6 +382,7 @@ static void signs_of_life_are_seen_for_a_minute(void **state)
                                         .pid = 1,
                                         .tiers = "1,5",
                                         .capacity = 100,
+                                        .weight = 7,
                                         .in_flight = 3,
                                         .started_at = T0 - 5000,
                                         .seen_at = T0};
@@ -399,6 +400,7 @@ static void signs_of_life_are_seen_for_a_minute(void **state)
     assert_string_equal(list.workers[0].tiers, "1,5");
     assert_int_equal(list.workers[0].pid, 1);
     assert_int_equal(list.workers[0].capacity, 100);
+    assert_int_equal(list.workers[0].weight, 7);
     assert_int_equal(list.workers[0].in_flight, 3);
     assert_int_equal(list.workers[0].started_at, T0 - 5000);
     assert_int_equal(list.workers[0].seen_at, T0);

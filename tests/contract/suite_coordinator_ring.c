@@ -56,6 +56,7 @@ static void expect_neighbour(const struct ck_worker *w, size_t i, const struct c
     assert_string_equal(info.id, expected->id);
     assert_string_equal(info.tiers, expected->info.tiers);
     assert_int_equal(info.capacity, expected->info.capacity);
+    assert_int_equal(info.weight, expected->info.weight);
     assert_int_equal(info.started_at, expected->info.started_at);
 }
 
@@ -110,8 +111,10 @@ static void a_worker_knows_its_neighbours_of_each_kind(void **state)
 
     open_workers(k, "big", "1,5", 2 * PP_NEAR_MAX + 7);
     open_workers(k, "small", "30", 5);
-    for (size_t i = 0; i < k->n_workers; i++)
+    for (size_t i = 0; i < k->n_workers; i++) {
         k->workers[i]->info.capacity = 100 + (uint32_t)i;
+        k->workers[i]->info.weight = 1 + (uint32_t)i % 5;
+    }
     ck_join(k, T0);
     for (size_t i = 0; i < k->n_workers; i++) {
         const struct ck_worker *w = k->workers[i];

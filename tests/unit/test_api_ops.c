@@ -460,6 +460,7 @@ static void lists_in_pages(void **state)
                                                                              .pid = 7,
                                                                              .tiers = "all",
                                                                              .capacity = 768,
+                                                                             .weight = 2,
                                                                              .seen_at = 1,
                                                                              .started_at = 1};
     }

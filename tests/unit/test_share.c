@@ -15,12 +15,27 @@ static void how_many_shares(void **state)
     static const struct {
         uint32_t rpm, concurrency, worker_rpm, worker_concurrency, count;
     } cases[] = {
-        {600, 16, 6000, 64, 1},  {6000, 16, 6000, 64, 1},
-        {6001, 16, 6000, 64, 2}, {1000000, 16, 6000, 64, 16},
-        {1, 16, 1, 1, 1},        {3, 16, 1, 1, 3},
-        {0, 16, 6000, 64, 1},    {0, 65, 6000, 64, 2},
-        {0, 16, 6000, 0, 16},    {5, 0, 1, 1, 1},
-        {7, 100, 0, 0, 7},       {UINT32_MAX, UINT32_MAX, 1, 1, UINT32_MAX},
+        {600, 16, 6000, 64, 1},
+        {6000, 16, 6000, 64, 1},
+        {6001, 16, 6000, 64, 2},
+        {1000000, 16, 6000, 64, 16},
+        {1, 16, 1, 1, 1},
+        {3, 16, 1, 1, 3},
+        {0, 16, 6000, 64, 1},
+        {0, 65, 6000, 64, 2},
+        {0, 16, 6000, 0, 16},
+        {5, 0, 1, 1, 1},
+        {7, 100, 0, 0, 7},
+        {UINT32_MAX, UINT32_MAX, 1, 1, UINT32_MAX},
+        /* a giant: its places in one worker are fewer than its rate needs */
+        {82000, 600, 60000, 256, 3},
+        {82000, 600, 60000, 768, 2},
+        {82000, 400, 60000, 256, 2},
+        {82000, 5000, 60000, 256, 6},
+        /* a slow client with many places needs no second worker */
+        {600, 1000, 60000, 256, 1},
+        {15360, 1000, 60000, 256, 1},
+        {15420, 1000, 60000, 256, 2},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_int_equal(pp_share_count(cases[i].rpm, cases[i].concurrency, cases[i].worker_rpm,

@@ -48,9 +48,21 @@ static void timeouts_have_codes(void **state)
     assert_int_equal(pp_tier_timeout_code(false, PP_PHASE_BODY), PP_CODE_BODY_TIMEOUT);
 }
 
+static void the_smallest_tier_that_is_served(void **state)
+{
+    (void)state;
+    const struct pp_tier tiers[] = {{1000, 256}, {5000, 64}, {30000, 512}};
+    assert_int_equal(pp_tier_least_places(tiers, 3, 7), 64);
+    assert_int_equal(pp_tier_least_places(tiers, 3, 5), 256);
+    assert_int_equal(pp_tier_least_places(tiers, 3, 4), 512);
+    assert_int_equal(pp_tier_least_places(tiers, 3, 0), 0);
+    assert_int_equal(pp_tier_least_places(tiers, 1, 7), 256);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_smallest_tier_that_is_served),
         cmocka_unit_test(next_and_covering_tier),
         cmocka_unit_test(phases_have_limits),
         cmocka_unit_test(timeouts_have_codes),

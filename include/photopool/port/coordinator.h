@@ -170,6 +170,8 @@ struct pp_worker_info {
     int64_t pid;
     const char *tiers; /* "all", or the timeouts in seconds of the tiers that it serves: "1,5" */
     uint32_t capacity; /* the worker can have this many transfers in flight */
+    /* its share of clients beside other workers of the same capacity (worker.weight); 0: as 1 */
+    uint32_t weight;
     uint32_t in_flight;
     uint32_t clients; /* the worker holds this many slots */
     bool draining;
@@ -255,7 +257,7 @@ struct pp_coordinator_ops {
     /* Returns the i-th neighbour on the ring of this process's worker, from memory: of each kind
      * the PP_NEAR_MAX workers before it and after it, or all if there are fewer; false past the
      * last. Workers of one kind are consecutive, in the order of their positions. Only id, tiers,
-     * capacity and started_at of `info` are set. It is valid until control returns to the loop. */
+     * capacity, weight and started_at of `info` are set. It is valid until control returns to the loop. */
     bool (*neighbour)(struct pp_coordinator *c, size_t i, struct pp_worker_info *info);
     /* Returns how many workers are on the ring, as of the last heartbeat. */
     uint32_t (*ring_size)(struct pp_coordinator *c);

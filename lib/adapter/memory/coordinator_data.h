@@ -101,7 +101,7 @@ struct pp_mc_slow {
 
 struct pp_mc_neighbour {
     const char *id, *tiers;
-    uint32_t capacity;
+    uint32_t capacity, weight;
     int64_t started_ms; /* by the server's clock */
 };
 

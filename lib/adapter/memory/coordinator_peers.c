@@ -24,7 +24,7 @@ struct pp_mc_peers {
     size_t n;
     struct mc_peer {
         int64_t started_at;
-        uint32_t capacity;
+        uint32_t capacity, weight;
         uint32_t id, tiers; /* the places of the texts behind all peers, in bytes */
     } at[];
 };
@@ -71,6 +71,7 @@ static struct pp_mc_peers *new_peers(const struct pp_mc_port *c, const struct pp
         struct mc_peer *to = &peers->at[i];
         to->started_at = from->started_ms + ours;
         to->capacity = from->capacity;
+        to->weight = from->weight;
         to->id = put_text(texts, &place, from->id);
         to->tiers =
             i > 0 && from->tiers == from[-1].tiers ? to[-1].tiers : put_text(texts, &place, from->tiers);
@@ -89,6 +90,7 @@ bool pp_mc_neighbour(struct pp_coordinator *p, size_t i, struct pp_worker_info *
     *info = (struct pp_worker_info){.id = texts + peer->id,
                                     .tiers = texts + peer->tiers,
                                     .capacity = peer->capacity,
+                                    .weight = peer->weight,
                                     .started_at = peer->started_at};
     return true;
 }

@@ -283,6 +283,7 @@ static bool add_neighbours(const struct pp_mc_circle *circle, const struct pp_mc
         *out = (struct pp_mc_neighbour){.id = pp_arena_strdup(arena, other->id),
                                         .tiers = tiers,
                                         .capacity = other->info.capacity,
+                                        .weight = other->info.weight,
                                         .started_ms = other->at_ms - other->info.started_at};
         if (!out->id)
             return false;

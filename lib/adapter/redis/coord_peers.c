@@ -25,6 +25,7 @@ static void pack_info(struct pp_buf *b, const struct pp_worker_info *w, int64_t 
     pp_buf_u8(b, w->draining);
     pp_buf_u64(b, (uint64_t)w->pid);
     pp_buf_u64(b, (uint64_t)(wall - w->started_at));
+    pp_buf_u32(b, w->weight);
 }
 
 static const char *read_text(struct pp_reader *r, struct pp_arena *arena)
@@ -55,6 +56,7 @@ static bool unpack_worker(const struct redisReply *text, int64_t ours, struct pp
     w->draining = pp_read_u8(&r) != 0;
     w->pid = (int64_t)pp_read_u64(&r);
     w->started_at = w->seen_at - (int64_t)pp_read_u64(&r);
+    w->weight = r.n > 0 ? pp_read_u32(&r) : 1; /* workers of older versions have none */
     return !r.failed && w->id && w->id[0] && w->host && w->tiers;
 }
 

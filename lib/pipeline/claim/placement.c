@@ -62,6 +62,14 @@ static bool starves(const struct claim_client *c, int64_t wall)
     return pp_backlog_queues(c->claimer->backlog, c->id, overdue) & ~claim_served(c->claimer);
 }
 
+/* Returns the score of a worker for the client. Its weight is its capacity, times what the operator
+ * has set. */
+static double score_of(const struct claim_client *c, const char *worker, uint32_t capacity, uint32_t weight)
+{
+    uint64_t both = (uint64_t)capacity * (weight > 0 ? weight : 1);
+    return pp_rendezvous_score(c->id, worker, both < UINT32_MAX ? (uint32_t)both : UINT32_MAX);
+}
+
 static struct neighbours neighbours_of(const struct pp_claimer *claimer)
 {
     struct pp_coordinator *coord = claimer->o.coordinator;
@@ -88,7 +96,10 @@ static uint32_t shares_of(const struct claim_client *c, uint32_t kinds)
 {
     const struct claim_settings *s = &c->settings;
     struct pp_coordinator *coord = c->claimer->o.coordinator;
-    uint32_t n = pp_share_count(s->rpm, s->concurrency, WORKER_RPM, pp_claim_capacity(c->claimer->o.params));
+    const struct pp_params *p = c->claimer->o.params;
+    /* All of the client's photos may run in one tier. */
+    uint32_t places = pp_tier_least_places(p->tiers, p->n_tiers, p->tiers_served);
+    uint32_t n = pp_share_count(s->rpm, s->concurrency, WORKER_RPM, places);
     uint32_t workers = coord->ops->ring_size(coord);
 
     if (n < kinds) /* each kind of worker needs a share, so that no tier is without a worker */
@@ -132,7 +143,7 @@ static void add_to_rank(const struct claim_client *c, const struct pp_near *near
 
     for (uint32_t i = 0; i < near->n; i++)
         if (near->workers[i].worker != SELF && coord->ops->neighbour(coord, near->workers[i].worker, &w))
-            pp_rank_add(rank, w.tiers, pp_rendezvous_score(c->id, w.id, w.capacity),
+            pp_rank_add(rank, w.tiers, score_of(c, w.id, w.capacity, w.weight),
                         wall - w.started_at >= CLAIM_SETTLED_MS);
 }
 
@@ -148,7 +159,7 @@ static struct view look(const struct claim_client *c)
     pp_near_offer(&near, pp_ring_position(p->worker), SELF);
     /* a worker that is not near the client comes after all that are */
     pp_rank_init(&rank, p->tiers_text,
-                 has_self(&near) ? pp_rendezvous_score(c->id, p->worker, pp_claim_capacity(p)) : DBL_MIN);
+                 has_self(&near) ? score_of(c, p->worker, pp_claim_capacity(p), p->weight) : DBL_MIN);
     add_to_rank(c, &near, &rank);
     for (uint32_t k = 1; k < all.n; k++) {
         find_near(c, &all.kinds[k], v.shares, &near);

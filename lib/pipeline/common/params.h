@@ -61,6 +61,7 @@ struct pp_params {
     char worker[96]; /* the worker's id, host-pid-nonce, which differs at each start */
     char host[64];
     uint32_t threads;
+    uint32_t weight; /* its share of clients beside other workers of the same capacity; 0: as 1 */
     int64_t lease_ms, drain_ms;
     /* The minimum and maximum batching delay of claim and settle cycles. The delay is longer if the
      * store is a server, because a round trip costs more than a file access. */
