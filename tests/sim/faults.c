@@ -153,6 +153,7 @@ static void redis_forgets(struct sim_fleet *f)
     f->forgets++;
     pp_memory_coordinator_forget(f->coordinator);
     pp_memory_dedupe_forget(f->dedupe);
+    pp_memory_filter_forget(f->filter);
     sim_stream_forgot(f->stream);
     pp_memory_event_log_forget(f->events, all ? INT64_MIN : now - back);
     pp_memory_ingest_forget(f->ingest, all ? INT64_MIN : now - back);

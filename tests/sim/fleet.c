@@ -118,6 +118,7 @@ static void open_servers(struct sim_fleet *f)
                                                 .post = sim_post(&f->redis_weather)});
     f->ingest = pp_memory_ingest_new(
         &(struct pp_memory_ingest_options){redis_now, redis_date, sim_carry, &f->redis_weather});
+    f->filter = pp_memory_filter_new(&(struct pp_memory_filter_options){redis_now, &f->redis_weather});
     f->events = pp_memory_event_log_new(&(struct pp_memory_event_log_options){.now_ms = redis_now,
                                                                               .date_ms = redis_date,
                                                                               .carry = sim_carry,
@@ -127,8 +128,8 @@ static void open_servers(struct sim_fleet *f)
         &(struct pp_memory_dedupe_options){.window_ms = SHARE_WINDOW_MS, .now_ms = internet_now, .data = w});
     f->blobs = pp_memory_blobs_new(&(struct pp_memory_blobs_options){.now_ms = server_now, .data = w});
     f->broker = pp_memory_broker_new();
-    pp_assert(f->store && f->deliveries && f->coordinator && f->ingest && f->events && f->dedupe &&
-                  f->blobs && f->broker,
+    pp_assert(f->store && f->deliveries && f->coordinator && f->ingest && f->filter && f->events &&
+                  f->dedupe && f->blobs && f->broker,
               "the simulator needs memory");
 }
 

@@ -18,6 +18,7 @@
 #include "adapter/memory/dedupe.h"
 #include "adapter/memory/delivery.h"
 #include "adapter/memory/event_log.h"
+#include "adapter/memory/filter.h"
 #include "adapter/memory/ingest.h"
 #include "adapter/memory/memory_coordinator.h"
 #include "adapter/memory/memory_store.h"
@@ -87,6 +88,7 @@ struct sim_fleet {
     struct pp_memory_store *store;
     struct pp_memory_coordinator_server *coordinator;
     struct pp_memory_ingest *ingest;
+    struct pp_memory_filter *filter;
     struct pp_memory_event_log *events;
     struct pp_memory_dedupe *dedupe;
     struct pp_memory_delivery *deliveries;

@@ -416,10 +416,27 @@ static void check_blob(void *data, const struct pp_memory_blob *blob)
         sim_judge_report(j, "I7", NULL, "an object whose bytes have another hash");
 }
 
+/* While an entry is not acked, its photos may be in the store and not yet in a filter whose build
+ * began meanwhile. */
+static void check_photo(void *data, const struct pp_memory_photo *photo)
+{
+    struct sim_judge *j = data;
+
+    if (pp_memory_filter_absent(j->f->filter, &photo->key))
+        report(j, "filter", "a photo of the store that the filter calls absent", NULL, photo->client);
+}
+
+static void count_entry(void *data, const struct pp_memory_ingest_row *row)
+{
+    (void)row;
+    ++*(size_t *)data;
+}
+
 void sim_judge_end(struct sim_judge *j)
 {
     bool all_answered = sim_imports_open_posts(j->f->imports) == 0 && sim_orders_open_ones(j->f->orders) == 0;
     char batch[NAME_MAX_BYTES];
+    size_t entries = 0;
 
     sim_judge_look(j);
     for (const struct item *it = j->items; it; it = it->hh.next) {
@@ -435,6 +452,9 @@ void sim_judge_end(struct sim_judge *j)
     sim_due_end(j->f->due);
     sim_legal_end(j->f->legal);
     pp_memory_blobs_each(j->f->blobs, check_blob, j);
+    pp_memory_ingest_each(j->f->ingest, count_entry, &entries);
+    if (entries == 0)
+        pp_memory_store_each_photo(j->f->store, check_photo, j);
     for (const struct object *o = j->objects; o; o = o->hh.next)
         if (!o->there)
             report(j, "I7", "a stored photo without its bytes", NULL, o->name);

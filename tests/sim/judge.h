@@ -12,6 +12,7 @@
  *   I4 to I6 by the internet's record (record.h)
  *   I7       each stored photo's object is there, and its bytes have the hash
  *   I8       what is in use does not exceed its bound (bounds.h)
+ *   filter   a complete filter of known photos has every photo of the store
  *
  * A violation is reported once, with what was expected and what was seen. */
 #ifndef PP_SIM_JUDGE_H

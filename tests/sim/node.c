@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "adapter/journal/journal_queue.h"
+#include "adapter/local/local_filter.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "fleet.h"
@@ -40,6 +41,13 @@ static void set_tiers(const struct sim_node *n, struct pp_params *p)
     snprintf(p->tiers_text, sizeof p->tiers_text, "%s", first ? "first" : "rest");
 }
 
+/* Each worker keeps its weight when it starts again. */
+static uint32_t weight_of(const struct sim_node *n)
+{
+    uint32_t most = n->fleet->swarm.weights;
+    return most > 0 ? 1 + (uint32_t)(n - n->fleet->nodes) % most : 0;
+}
+
 static void set_params(struct sim_part *part)
 {
     static const struct pp_port_range web[] = {{.lo = 80, .hi = 80}, {.lo = 443, .hi = 443}};
@@ -73,6 +81,9 @@ static void set_params(struct sim_part *part)
                             .queue_bytes = 1 << 30,
                             .max_keys = 100000,
                             .plan_chunk = c->plan_chunk,
+                            .filter_bytes = (uint64_t)s->filter_kib << 10,
+                            .filter_age_ms = s->filter_age_ms,
+                            .weight = weight_of(part->node),
                             .max_body = 32 << 20,
                             .max_items = 10000,
                             .max_photos_per_item = 100,
@@ -128,6 +139,18 @@ static enum pp_err open_coordinator(struct sim_part *part)
     return pp_memory_coordinator_open(part->loop, f->coordinator, &part->to_redis.line, &part->p.coordinator);
 }
 
+/* Opens the filter of known photos, for the roles that use it (cmd/photopool/wire_ports.c). */
+static enum pp_err open_filter(struct sim_part *part)
+{
+    struct sim_fleet *f = part->node->fleet;
+
+    if (f->swarm.filter_kib == 0 || !(part->node->roles & (PP_ROLE_INGEST | PP_ROLE_CRON)))
+        return PP_OK;
+    if (f->swarm.embedded)
+        return pp_local_filter_open(part->loop, &part->p.filter);
+    return pp_memory_filter_open(part->loop, f->filter, &part->to_redis.line, &part->p.filter);
+}
+
 static void open_ports(struct sim_part *part)
 {
     struct sim_fleet *f = part->node->fleet;
@@ -138,6 +161,7 @@ static void open_ports(struct sim_part *part)
     err = err == PP_OK ? open_coordinator(part) : err;
     err = err == PP_OK ? open_dedupe(part) : err;
     err = err == PP_OK ? open_queue(part) : err;
+    err = err == PP_OK ? open_filter(part) : err;
     err = err == PP_OK ? pp_memory_event_log_open(loop, f->events, &part->to_redis.line, &p->events) : err;
     err = err == PP_OK ? pp_memory_delivery_open(loop, f->deliveries, &part->to_store.line, &p->deliveries)
                        : err;
@@ -267,6 +291,8 @@ static void on_closing(void *data)
     p->events->ops->close(p->events);
     if (p->dedupe)
         p->dedupe->ops->close(p->dedupe);
+    if (p->filter)
+        p->filter->ops->close(p->filter);
     p->coordinator->ops->close(p->coordinator);
     p->ingest->ops->close(p->ingest);
     p->store->ops->close(p->store);

@@ -116,6 +116,13 @@ static void draw_crowd(struct sim_swarm *s, struct pp_rng *r)
         s->crowd = between(r, PP_NEAR, 12);
 }
 
+/* The smallest filter is so full that most of what it calls present is new. */
+static void draw_filter(struct sim_swarm *s, struct pp_rng *r)
+{
+    s->filter_kib = pp_rng_below(r, 2) == 0 ? between(r, 1, 16) : 0;
+    s->filter_age_ms = between(r, 15000, 200000);
+}
+
 struct sim_swarm sim_swarm_draw(uint64_t seed, int64_t busy_ms)
 {
     static const int64_t leases[] = {3000, 5000, 10000, 30000};
@@ -152,6 +159,8 @@ struct sim_swarm sim_swarm_draw(uint64_t seed, int64_t busy_ms)
     s.high_water = pp_rng_below(&r, 3) == 0 ? between(&r, 20, 500) : 0;
     draw_embedded(&s, &r);
     draw_crowd(&s, &r);
+    draw_filter(&s, &r);
+    s.weights = pp_rng_below(&r, 3) == 0 ? between(&r, 2, 5) : 0;
     return s;
 }
 
@@ -170,6 +179,7 @@ struct sim_swarm sim_swarm_plain(uint64_t seed, int64_t busy_ms)
                               .lease_ms = 30000,
                               .drain_ms = 5000,
                               .plan_chunk = 100,
+                              .filter_age_ms = DAY_MS,
                               .way_us = 300,
                               .jitter_us = 300};
 }
@@ -241,6 +251,9 @@ static const struct sim_field fields[] = {
     FAULT(events_kib, 1 << 20),
     FAULT(upgrade_every_ms, DAY_MS),
     FAULT(high_water, 1000000),
+    FAULT(filter_kib, 1 << 20),
+    OTHER(filter_age_ms, 1, DAY_MS),
+    FAULT(weights, 100),
 #undef FIELD
 #undef SIZE
 #undef FAULT
