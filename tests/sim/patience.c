@@ -32,7 +32,8 @@ struct host {
     int64_t seen_ms;        /* the outage's PP_BREAKER_PHOTOSth counted answer; 0: not yet */
     unsigned flying;        /* requests in flight */
     int64_t half_ms;        /* the half-open state of its breaker began */
-    unsigned half_ended;    /* requests that have ended in this state */
+    unsigned half_ended;    /* requests that have ended in this state, maybe fewer */
+    int64_t ended_ms;       /* the latest end of a request */
     char name[64];
 };
 
@@ -147,7 +148,7 @@ static void check_half_open(struct sim_patience *p, struct host *h, const struct
 
     if (since_ms - h->half_ms > 1000) {
         h->half_ms = since_ms;
-        h->half_ended = 0;
+        h->half_ended = h->ended_ms < since_ms ? 0 : PP_BREAKER_SUCCESSES; /* not known */
     }
     if (h->flying > allowed(h->half_ended))
         report(p, "hosts", sim_request_client(q), q->process,
@@ -195,6 +196,7 @@ static void note_answer(struct sim_patience *p, struct host *h, const struct sim
     struct hidden *photo;
 
     h->half_ended++;
+    h->ended_ms = q->end_ms;
     if (q->hidden && q->says == SIM_SAYS_ABSENT) {
         note_hidden(h, q);
         SIM_ROW(p->photos, q->url, photo);
