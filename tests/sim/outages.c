@@ -3,7 +3,8 @@
 
 #include "base/check.h"
 
-#define MINUTE_MS INT64_C(60000)
+#define MINUTE_MS    INT64_C(60000)
+#define FIRST_MAX_MS (8 * MINUTE_MS) /* the first outage begins in this time */
 
 static int64_t between(uint64_t draw, int64_t lo, int64_t hi)
 {
@@ -19,7 +20,8 @@ struct sim_outages sim_outages_draw(const uint64_t draws[3], unsigned percent)
     o.kind = (enum sim_outage)(1 + (draws[0] >> 32) % (SIM_OUTAGES - 1));
     o.ms = between(draws[1], MINUTE_MS, 15 * MINUTE_MS);
     o.every_ms = o.ms + between(draws[1] >> 32, 2 * MINUTE_MS, 20 * MINUTE_MS);
-    o.phase_ms = between(draws[2], 0, o.every_ms - 1);
+    int64_t well_ms = o.every_ms - o.ms, most = well_ms < FIRST_MAX_MS ? well_ms : FIRST_MAX_MS;
+    o.phase_ms = (o.every_ms - between(draws[2], 0, most)) % o.every_ms;
     return o;
 }
 

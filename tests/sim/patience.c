@@ -11,6 +11,7 @@
 #include "row.h"
 
 enum {
+    KNOWN_MS = 150,       /* a worker knows by then, and what it wrote before has arrived */
     GRACE_MS = 2000,      /* from a decision of the leader until all workers act on it */
     DISTURBED_MS = 15000, /* after this time all processes know what the leader repeats */
     /* Until then, a worker may have an earlier photo of a host that it has not told the leader. */
@@ -252,7 +253,7 @@ static bool knows(const struct sim_patience *p, struct sim_node *worker, const s
     int64_t age_ms;
 
     return worker && all_hear(p, now_of(p)) && view(worker, h->name, &b, &age_ms) &&
-           b.state != PP_BREAKER_CLOSED && b.reason == PP_BREAKER_ABSENT && age_ms >= DISTURBED_MS;
+           b.state != PP_BREAKER_CLOSED && b.reason == PP_BREAKER_ABSENT && age_ms >= KNOWN_MS;
 }
 
 /* Returns true if the processes must know that the host has an outage: they all heard each other
