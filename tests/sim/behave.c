@@ -129,7 +129,8 @@ static void scale(struct sim_behaviour *b, unsigned percent)
 
 static struct sim_outages draw_outages(uint64_t seed, const char *host, unsigned percent)
 {
-    const uint64_t draws[] = {sim_draw(seed, host, WHAT_OUTAGE, 0), sim_draw(seed, host, WHAT_OUTAGE_TIMES, 0),
+    const uint64_t draws[] = {sim_draw(seed, host, WHAT_OUTAGE, 0),
+                              sim_draw(seed, host, WHAT_OUTAGE_TIMES, 0),
                               sim_draw(seed, host, WHAT_OUTAGE_TIMES, 1)};
     return sim_outages_draw(draws, percent);
 }

@@ -371,8 +371,14 @@ size_t sim_judge_results(const struct sim_judge *j)
 
 int64_t sim_judge_bound_ms(const struct sim_judge *j)
 {
-    enum { ATTEMPTS = 4, TIMEOUT_MS = 30000, DELAYS_MS = 71000 * 6 / 5, SLOW_MS = 300000, START_MS = 30000,
-           HOST_WAIT_MS = 60000 };
+    enum {
+        ATTEMPTS = 4,
+        TIMEOUT_MS = 30000,
+        DELAYS_MS = 71000 * 6 / 5,
+        SLOW_MS = 300000,
+        START_MS = 30000,
+        HOST_WAIT_MS = 60000
+    };
     const struct sim_swarm *s = &j->f->swarm;
     /* Each photo of a client takes its turn: by the rate, and by the places. */
     int64_t photos = 120, turns = photos * ATTEMPTS * 4;
@@ -383,8 +389,8 @@ int64_t sim_judge_bound_ms(const struct sim_judge *j)
     }
     int64_t by_rate = rpm ? turns * 60000 / rpm : 0;
     int64_t by_places = turns * TIMEOUT_MS / places;
-    return START_MS + HOST_WAIT_MS + s->believe_ms + 10 * sim_config_longest_lease_ms(s) + sim_upgrade_bound_ms(j->f) + DELAYS_MS + SLOW_MS +
-           by_rate + by_places;
+    return START_MS + HOST_WAIT_MS + s->believe_ms + 10 * sim_config_longest_lease_ms(s) +
+           sim_upgrade_bound_ms(j->f) + DELAYS_MS + SLOW_MS + by_rate + by_places;
 }
 
 /* --- the end --- */

@@ -38,7 +38,7 @@ struct sim_legal {
     struct pp_memory_observer observer;
     struct photo *photos;
     struct item *items;
-    const char *by; /* who has made the latest change of a task; NULL: nobody */
+    const char *by;     /* who has made the latest change of a task; NULL: nobody */
     size_t tasks, seen; /* open tasks, and those of the store that a look has seen */
 };
 

@@ -11,7 +11,8 @@
 #include "row.h"
 
 enum {
-    KNOWN_MS = 150,       /* a worker knows by then, and what it wrote before has arrived */
+    KNOWN_MS = 150, /* a worker knows by then, and what it wrote before has arrived */
+    ROUGHLY_MS = 60000,
     GRACE_MS = 2000,      /* from a decision of the leader until all workers act on it */
     DISTURBED_MS = 15000, /* after this time all processes know what the leader repeats */
     /* Until then, a worker may have an earlier photo of a host that it has not told the leader. */
@@ -143,13 +144,15 @@ static unsigned allowed(unsigned ended)
     return n;
 }
 
-static void check_half_open(struct sim_patience *p, struct host *h, const struct sim_request *q, int64_t age_ms)
+static void check_half_open(struct sim_patience *p, struct host *h, const struct sim_request *q,
+                            int64_t age_ms)
 {
     int64_t since_ms = now_of(p) - age_ms;
 
     if (since_ms - h->half_ms > 1000) {
         h->half_ms = since_ms;
-        h->half_ended = h->ended_ms < since_ms ? 0 : PP_BREAKER_SUCCESSES; /* not known */
+        /* A leader that has heard of the state knows only roughly when it began. */
+        h->half_ended = h->ended_ms < since_ms - ROUGHLY_MS ? 0 : PP_BREAKER_SUCCESSES;
     }
     if (h->flying > allowed(h->half_ended))
         report(p, "hosts", sim_request_client(q), q->process,

@@ -121,7 +121,8 @@ static void draw_outages(struct sim_swarm *s)
     if (s->outages == 0 || pp_rng_below(&r, 3) > 0)
         return;
     for (size_t i = 0; sim_swarm_field(i); i++)
-        if (sim_swarm_field(i)->kind == SIM_FIELD_FAULT && sim_swarm_field(i)->offset != offsetof(struct sim_swarm, outages))
+        if (sim_swarm_field(i)->kind == SIM_FIELD_FAULT &&
+            sim_swarm_field(i)->offset != offsetof(struct sim_swarm, outages))
             sim_field_set(sim_swarm_field(i), s, 0);
     s->trouble = between(&r, 0, 30);
     s->clients = between(&r, 1, 3);
