@@ -127,16 +127,12 @@ static void scale(struct sim_behaviour *b, unsigned percent)
         *shares[i] = scaled(*shares[i], percent);
 }
 
-static void draw_outage(uint64_t seed, const char *host, struct sim_behaviour *b, unsigned percent)
+static struct sim_outages draw_outages(uint64_t seed, const char *host, unsigned percent)
 {
-    uint64_t draw = sim_draw(seed, host, WHAT_OUTAGE, 0);
-
-    if (draw % 1000 >= scaled(300, percent))
-        return;
-    b->outage = (enum sim_outage)(1 + (draw >> 32) % (SIM_OUTAGES - 1));
-    b->outage_every_ms = sim_draw_ms(sim_draw(seed, host, WHAT_OUTAGE_TIMES, 0), 120000, 3600000);
-    b->outage_ms = sim_draw_ms(sim_draw(seed, host, WHAT_OUTAGE_TIMES, 1), 15000, b->outage_every_ms / 2);
-    b->outage_phase_ms = (int64_t)(sim_draw(seed, host, WHAT_OUTAGE_TIMES, 2) % (uint64_t)b->outage_every_ms);
+    const uint64_t draws[] = {sim_draw(seed, host, WHAT_OUTAGE, 0),
+                              sim_draw(seed, host, WHAT_OUTAGE_TIMES, 0),
+                              sim_draw(seed, host, WHAT_OUTAGE_TIMES, 1)};
+    return sim_outages_draw(draws, percent);
 }
 
 static enum sim_naming draw_naming(uint64_t draw, unsigned percent)
@@ -150,7 +146,7 @@ static enum sim_naming draw_naming(uint64_t draw, unsigned percent)
     return hits(&lot, scaled(15, percent)) ? SIM_NAME_NOT_FOUND : SIM_NAME_PUBLIC;
 }
 
-struct sim_behaviour sim_behaviour_of(uint64_t seed, const char *host, unsigned trouble)
+struct sim_behaviour sim_behaviour_of(uint64_t seed, const char *host, unsigned trouble, unsigned outages)
 {
     uint64_t draw = sim_draw(seed, host, WHAT_PROFILE, 0);
     unsigned lot = draw % 100, kind = 0;
@@ -169,17 +165,8 @@ struct sim_behaviour sim_behaviour_of(uint64_t seed, const char *host, unsigned 
     b.validators = (enum sim_validators)(sim_draw(seed, host, WHAT_VALIDATORS, 0) % 3);
     b.naming = draw_naming(sim_draw(seed, host, WHAT_NAMING, 0), trouble);
     b.addresses = (uint8_t)(1 + (draw >> 48) % SIM_ADDRESSES_MAX);
-    draw_outage(seed, host, &b, trouble);
+    b.outages = draw_outages(seed, host, outages);
     return b;
-}
-
-enum sim_outage sim_outage_at(const struct sim_behaviour *b, int64_t now_ms)
-{
-    if (b->outage == SIM_OUTAGE_NONE)
-        return SIM_OUTAGE_NONE;
-    pp_assert(b->outage_every_ms > 0, "a host has outages without a period");
-    int64_t at = (now_ms + b->outage_phase_ms) % b->outage_every_ms;
-    return at >= 0 && at < b->outage_ms ? b->outage : SIM_OUTAGE_NONE;
 }
 
 char *sim_client_of(const char *host, char buf[SIM_CLIENT_MAX])
@@ -266,7 +253,7 @@ struct sim_name sim_name_of(uint64_t seed, const char *host, const struct sim_be
         name.code = PP_CODE_DNS_NOT_FOUND;
         return name;
     }
-    if (!calm && sim_outage_at(b, now_ms) == SIM_OUTAGE_DNS) {
+    if (!calm && sim_outage_at(&b->outages, now_ms) == SIM_OUTAGE_DNS) {
         name.code = draw >> 63 ? PP_CODE_DNS_TEMPORARY : PP_CODE_DNS_NOT_FOUND;
         return name;
     }
@@ -300,13 +287,15 @@ enum sim_connected sim_connect_of(uint64_t seed, const char *host, const struct 
 {
     int lot = calm ? 999 : lot_of(sim_draw(seed, host, WHAT_CONNECT, n));
 
-    if (!calm && sim_outage_at(b, now_ms) == SIM_OUTAGE_REFUSED)
+    enum sim_outage outage = calm ? SIM_OUTAGE_NONE : sim_outage_at(&b->outages, now_ms);
+
+    if (outage == SIM_OUTAGE_REFUSED)
         return SIM_REFUSED;
     if (hits(&lot, b->refusing))
         return SIM_REFUSED;
     if (hits(&lot, b->silent))
         return SIM_SILENT;
-    return b->bad_tls ? SIM_BAD_TLS : SIM_CONNECTED;
+    return b->bad_tls || outage == SIM_OUTAGE_TLS ? SIM_BAD_TLS : SIM_CONNECTED;
 }
 
 int64_t sim_way_ms(uint64_t seed, const char *client)
@@ -478,16 +467,37 @@ static void put_retry_after(struct sim_answer *a, uint64_t draw)
         snprintf(a->retry_after, sizeof(a->retry_after), "%u", 1 + (unsigned)(draw >> 32) % 60);
 }
 
+/* Answers what a host with an outage answers to all. Returns false if it has none, or none that
+ * shows in its answers. */
+static bool answer_outage(enum sim_outage outage, struct sim_answer *a)
+{
+    switch (outage) {
+    case SIM_OUTAGE_RESET: a->status = 0; return true;
+    case SIM_OUTAGE_TIMEOUT:
+        a->status = 0;
+        a->head_ms = SIM_STALL_MS;
+        return true;
+    case SIM_OUTAGE_500: answer_status(a, 500); return true;
+    case SIM_OUTAGE_503: answer_status(a, 503); return true;
+    case SIM_OUTAGE_404: answer_status(a, 404); return true;
+    case SIM_OUTAGE_403: answer_status(a, 403); return true;
+    case SIM_OUTAGE_HTML:
+        a->status = 200;
+        a->body = SIM_BODY_HTML;
+        return true;
+    default: return false;
+    }
+}
+
 /* Decides if this request fails though its URL is in order. */
 static bool answer_fault(const struct sim_behaviour *b, const struct sim_ask *ask, struct sim_answer *a,
                          uint64_t draw)
 {
     static const int failures[] = {500, 502, 503, 504, 520};
-    enum sim_outage outage = sim_outage_at(b, ask->now_ms);
     int lot = lot_of(draw);
 
-    if (outage == SIM_OUTAGE_503 || outage == SIM_OUTAGE_404) {
-        answer_status(a, outage == SIM_OUTAGE_503 ? 503 : 404);
+    if (answer_outage(sim_outage_at(&b->outages, ask->now_ms), a)) {
+        return true;
     } else if (hits(&lot, b->throttling)) {
         answer_status(a, 429);
         put_retry_after(a, draw >> 16);
@@ -516,7 +526,25 @@ static void cut_body(const struct sim_behaviour *b, struct sim_answer *a, uint64
     a->linger_ms = stalls ? SIM_STALL_MS : 0;
 }
 
-struct sim_answer sim_answer_of(uint64_t seed, const struct sim_behaviour *b, const struct sim_ask *ask)
+static enum sim_says says(const struct sim_answer *a)
+{
+    if (a->status == 304 || (a->status == 200 && a->body == SIM_BODY_PHOTO && !a->cut && a->surplus == 0))
+        return SIM_SAYS_PHOTO;
+    bool absent = a->status == 403 || a->status == 404 || a->status == 410 ||
+                  (a->status == 200 && a->body == SIM_BODY_HTML);
+    return absent ? SIM_SAYS_ABSENT : SIM_SAYS_OTHER;
+}
+
+/* Returns true if the answer is that of an outage, and the URL leads to a photo. */
+static bool is_hidden(uint64_t seed, const struct sim_behaviour *b, const struct sim_ask *ask,
+                      const struct sim_answer *a)
+{
+    struct sim_answer fact = {.status = 0};
+    return says(a) == SIM_SAYS_ABSENT && !ask->calm && !ask->post &&
+           sim_outage_hides(sim_outage_at(&b->outages, ask->now_ms)) && !answer_fact(seed, b, ask, &fact);
+}
+
+static struct sim_answer make_answer(uint64_t seed, const struct sim_behaviour *b, const struct sim_ask *ask)
 {
     uint64_t time = sim_draw(seed, ask->host, WHAT_HEAD_TIME, ask->n),
              body = sim_draw(seed, ask->host, WHAT_BODY_TIME, ask->n),
@@ -537,6 +565,17 @@ struct sim_answer sim_answer_of(uint64_t seed, const struct sim_behaviour *b, co
             cut_body(b, &a, fault);
     }
     a.body_ms = a.body == SIM_BODY_NONE ? 0 : sim_draw_ms(body, 1, a.head_ms);
+    if (!ask->calm && sim_outage_at(&b->outages, ask->now_ms) == SIM_OUTAGE_DRIP)
+        a.body_ms = SIM_STALL_MS;
+    return a;
+}
+
+struct sim_answer sim_answer_of(uint64_t seed, const struct sim_behaviour *b, const struct sim_ask *ask)
+{
+    struct sim_answer a = make_answer(seed, b, ask);
+
+    a.says = says(&a);
+    a.hidden = is_hidden(seed, b, ask, &a);
     return a;
 }
 

@@ -19,6 +19,7 @@
 #include <sys/socket.h>
 
 #include "base/buf.h"
+#include "outages.h"
 
 /* --- random numbers that depend on nothing but their arguments --- */
 
@@ -29,14 +30,6 @@ int64_t sim_draw_ms(uint64_t draw, int64_t lo, int64_t hi);
 
 /* --- hosts --- */
 
-enum sim_outage {
-    SIM_OUTAGE_NONE,
-    SIM_OUTAGE_REFUSED,
-    SIM_OUTAGE_503,
-    SIM_OUTAGE_404,
-    SIM_OUTAGE_DNS,
-    SIM_OUTAGES
-};
 enum sim_naming { SIM_NAME_PUBLIC, SIM_NAME_MIXED, SIM_NAME_DENIED, SIM_NAME_NOT_FOUND };
 enum sim_validators { SIM_VALIDATORS_NONE, SIM_VALIDATORS_ETAG, SIM_VALIDATORS_DATE };
 
@@ -55,18 +48,15 @@ struct sim_behaviour {
     uint16_t limit;
     enum sim_naming naming;
     uint8_t addresses; /* number of public addresses, 1..SIM_ADDRESSES_MAX */
-    /* The host has an outage of outage_ms every outage_every_ms. */
-    enum sim_outage outage;
-    int64_t outage_every_ms, outage_ms, outage_phase_ms;
+    struct sim_outages outages;
 };
 
 #define SIM_ADDRESSES_MAX 4
 
 /* Draws a host's behaviour. `trouble` is a percentage by which all shares of trouble are scaled; 0
- * makes hosts that only differ in latency, addresses and validators. */
-struct sim_behaviour sim_behaviour_of(uint64_t seed, const char *host, unsigned trouble);
-/* Returns the outage that the host has now, or SIM_OUTAGE_NONE. */
-enum sim_outage sim_outage_at(const struct sim_behaviour *b, int64_t now_ms);
+ * makes hosts that only differ in latency, addresses and validators. `outages` is the percentage of
+ * hosts that have outages. */
+struct sim_behaviour sim_behaviour_of(uint64_t seed, const char *host, unsigned trouble, unsigned outages);
 
 /* Copies the client of a host h<k>.c<client>.example, without the "c", to buf; "" for other
  * hosts. Returns buf. */
@@ -124,7 +114,12 @@ struct sim_ask {
     bool calm;
 };
 
+/* What an answer says of a photo, if it arrives whole. */
+enum sim_says { SIM_SAYS_OTHER, SIM_SAYS_PHOTO, SIM_SAYS_ABSENT };
+
 struct sim_answer {
+    enum sim_says says;
+    bool hidden;       /* it says ABSENT because of an outage; without the outage there is a photo */
     int status;        /* 0: the host closes the connection at head_ms, without a head */
     int64_t head_ms;   /* from the arrival to the head of the answer */
     int64_t body_ms;   /* from the head to the last byte that is sent */

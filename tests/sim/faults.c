@@ -151,6 +151,7 @@ static void redis_forgets(struct sim_fleet *f)
 
     struct pp_sim_place before = pp_sim_enter_world(f->world);
     f->forgets++;
+    f->disturbed_ms = now;
     pp_memory_coordinator_forget(f->coordinator);
     pp_memory_dedupe_forget(f->dedupe);
     pp_memory_filter_forget(f->filter);
@@ -189,12 +190,26 @@ static void recover(struct sim_fleet *f)
 
 /* --- when --- */
 
+/* Notes whether processes may fail to hear each other. */
+static void note_disturbed(struct sim_fleet *f)
+{
+    bool all = !f->redis_weather.down && !f->store_weather.down;
+
+    for (size_t i = 0; i < f->n_nodes; i++) {
+        const struct sim_node *n = &f->nodes[i];
+        all = all && n->state == SIM_NODE_UP && !n->part->to_redis.cut && !n->part->to_store.cut;
+    }
+    if (!all)
+        f->disturbed_ms = pp_sim_now_ms(f->world);
+}
+
 /* Lets a fault happen, and tells of it. */
 static void let_happen(struct sim_fleet *f, const char *name, void (*happen)(struct sim_fleet *f))
 {
     f->faults++;
     f->hit = NULL;
     happen(f);
+    note_disturbed(f);
     const char *hit = f->hit ? f->hit->name : "";
     struct sim_note *note = sim_trace_note(f->trace, SIM_NOTE_FAULT, name);
     sim_note_name(note->from, sizeof note->from, hit);
@@ -233,6 +248,7 @@ static void on_tick(void *data)
         if (f->nodes[i].state == SIM_NODE_DOWN && !pp_sim_event_pending(&f->nodes[i].act))
             act_in(&f->nodes[i], (int64_t)below(f, 5000));
     sim_bounds_look(f->bounds);
+    note_disturbed(f);
     if (!f->calm) {
         recover(f);
         for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {

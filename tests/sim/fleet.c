@@ -12,6 +12,7 @@
 #include "judge.h"
 #include "legal.h"
 #include "order.h"
+#include "patience.h"
 #include "pipeline/fetch/run_internal.h"
 #include "reader.h"
 #include "stream.h"
@@ -51,6 +52,13 @@ static int64_t time_left(void *data, const struct pp_exchange *x)
     return r->deadline_ms - run_now(r);
 }
 
+static int64_t age(void *data, const struct pp_exchange *x)
+{
+    (void)data;
+    const struct fetch_run *r = pp_container_of(x, const struct fetch_run, x);
+    return run_now(r) - (r->hops > 0 ? r->parked_ms : r->started_ms);
+}
+
 static const char *const rule_names[] = {[SIM_RULE_I4] = "I4", [SIM_RULE_I5] = "I5", [SIM_RULE_I6] = "I6"};
 
 static void on_violated(void *data, enum sim_rule rule, const char *text)
@@ -71,6 +79,7 @@ static void on_request(void *data, struct sim_request *q, bool ended)
     struct sim_fleet *f = data;
 
     sim_trace_request(f->trace, q, ended);
+    sim_patience_request(f->patience, q, ended);
     if (!ended)
         sim_faults_request(f, q->process);
 }
@@ -177,13 +186,16 @@ struct sim_fleet *sim_fleet_open(const struct sim_swarm *swarm, const struct sim
     f->stream = sim_stream_open(f);
     f->due = sim_due_open(f);
     f->legal = sim_legal_open(f);
+    f->patience = sim_patience_open(f);
     f->bounds = sim_bounds_open(f);
     f->orders = sim_orders_open(f);
     f->net = sim_internet_open(
         &(struct sim_internet_options){.seed = swarm->seed,
                                        .trouble = swarm->trouble,
                                        .now = internet_now,
+                                       .outages = swarm->outages,
                                        .time_left = time_left,
+                                       .age = age,
                                        .data = f->world,
                                        .closes = swarm->embedded,
                                        .record = {.rpm = swarm->rpm,

@@ -41,6 +41,7 @@ struct sim_readers;
 struct sim_orders;
 struct sim_due;
 struct sim_legal;
+struct sim_patience;
 struct sim_bounds;
 struct sim_http;
 struct sim_setting;
@@ -99,6 +100,7 @@ struct sim_fleet {
     struct sim_judge *judge;
     struct sim_due *due;     /* what is due of cancelled and replayed batches */
     struct sim_legal *legal; /* watches the task store */
+    struct sim_patience *patience; /* what is due of hosts with outages */
     struct sim_bounds *bounds;
     struct sim_imports *imports;
     struct sim_stream *stream;
@@ -107,6 +109,7 @@ struct sim_fleet {
     struct sim_orders *orders;
     struct sim_setting *settings; /* by client */
     uint64_t faults;              /* besides those of the weathers and of the hosts */
+    int64_t disturbed_ms;         /* the latest fault that keeps processes from hearing each other */
     bool calm;                    /* no further faults */
     struct sim_node *hit;         /* the node to which the current fault happens; NULL: none */
     struct sim_upgrade upgrade;

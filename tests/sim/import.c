@@ -173,7 +173,8 @@ static void make_body(struct import *i, unsigned client)
         pp_buf_printf(&i->body, "%s{\"id\":\"i%u\",\"photos\":[", k ? "," : "", item);
         for (unsigned n = 0; n < photos; n++) {
             unsigned url = (unsigned)below(s, URLS_OF_A_CLIENT), host = (unsigned)below(s, 3);
-            pp_buf_printf(&i->body, "%s\"http://h%u.c%u.example/%u.jpg\"", n ? "," : "", host, client, url);
+            pp_buf_printf(&i->body, "%s\"%s://h%u.c%u.example/%u.jpg\"", n ? "," : "",
+                          host == 2 ? "https" : "http", host, client, url);
         }
         pp_buf_printf(&i->body, "]}");
         s->photos += photos;

@@ -45,7 +45,7 @@ struct sim_visit {
     unsigned refs;
     bool arrived, ended, post;
     bool flying; /* counted in host->in_flight */
-    int64_t arrive_ms, end_ms;
+    int64_t began_ms, arrive_ms, end_ms;
     /* when the origin learns that the sender has closed the connection; INT64_MAX: never */
     int64_t closed_ms;
     int64_t deadline_ms; /* the origin gives up at this time; INT64_MAX: never */
@@ -156,8 +156,11 @@ static int64_t end_of(const struct sim_visit *v)
 static void end(struct sim_visit *v)
 {
     struct sim_host *h = v->host;
-    bool answered = v->end_ms >= v->arrive_ms + v->answer.head_ms;
+    int64_t head_ms = v->arrive_ms + v->answer.head_ms;
+    bool answered = v->end_ms >= head_ms, whole = v->end_ms >= head_ms + v->answer.body_ms;
 
+    if (!answered || (!whole && v->answer.says == SIM_SAYS_PHOTO))
+        v->request->says = SIM_SAYS_OTHER;
     v->ended = true;
     pp_assert(h->in_flight >= v->flying, "more requests end than have arrived");
     h->in_flight -= v->flying;
@@ -169,7 +172,6 @@ static void arrive(struct sim_visit *v)
 {
     struct sim_host *h = v->host;
     bool closed = least(v->closed_ms, v->deadline_ms) <= v->arrive_ms;
-    const struct sim_arrival arrival = {h->client, h->name, v->url, v->process, v->address, closed};
     const struct sim_ask ask = {.host = h->name,
                                 .url = v->url,
                                 .etag = v->etag,
@@ -182,6 +184,15 @@ static void arrive(struct sim_visit *v)
 
     v->answer = sim_answer_of(h->net->o.seed, &h->b, &ask);
     v->arrived = true;
+    const struct sim_arrival arrival = {.client = h->client,
+                                        .host = h->name,
+                                        .url = v->url,
+                                        .process = v->process,
+                                        .address = v->address,
+                                        .closed = closed,
+                                        .began_ms = v->began_ms,
+                                        .says = v->answer.says,
+                                        .hidden = v->answer.hidden};
     v->flying = !closed;
     h->in_flight += v->flying;
     v->request = sim_record_start(h->net->record, &arrival, v->arrive_ms);
@@ -234,6 +245,7 @@ struct sim_visit *sim_visit_send(struct sim_host *h, const char *process, const 
     v->post = x->post != NULL;
     v->closed_ms = INT64_MAX;
     v->deadline_ms = net->o.time_left ? now_ms + net->o.time_left(net->o.data, x) : INT64_MAX;
+    v->began_ms = now_ms - (net->o.age ? net->o.age(net->o.data, x) : 0);
     v->arrive_ms = now_ms + h->way_ms + sim_jitter_ms(net->o.seed, h->name, net->entered);
     sim_address_text(sa, v->address);
     if (failed) {
@@ -295,7 +307,7 @@ static struct sim_host *host_new(struct sim_internet *net, const char *name)
     h->net = net;
     memcpy(h->name, name, n);
     (void)sim_client_of(name, h->client);
-    h->b = sim_behaviour_of(net->o.seed, name, net->o.trouble);
+    h->b = sim_behaviour_of(net->o.seed, name, net->o.trouble, net->o.outages);
     if (net->o.adjust)
         net->o.adjust(net->o.data, name, &h->b);
     pp_assert(h->b.addresses >= 1 && h->b.addresses <= SIM_ADDRESSES_MAX,
@@ -339,7 +351,8 @@ bool sim_host_reuse(struct sim_host *h, bool *dies)
     const struct sim_internet *net = h->net;
 
     *dies = false;
-    if (h->requests == 0 || h->b.bad_tls)
+    if (h->requests == 0 || h->b.bad_tls ||
+        (!net->calm && sim_outage_disconnects(sim_outage_at(&h->b.outages, now_of(net)))))
         return false;
     return sim_reuse_of(net->o.seed, h->name, h->requests + h->connections, dies) &&
            (!*dies || (!net->calm && net->o.trouble > 0));
@@ -454,6 +467,12 @@ unsigned sim_internet_in_flight(struct sim_internet *net, const char *host)
     sim_internet_advance(net);
     HASH_FIND_STR(net->hosts, host, h);
     return h ? h->in_flight : 0;
+}
+
+enum sim_outage sim_internet_outage(struct sim_internet *net, const char *host)
+{
+    struct sim_host *h = sim_host_get(net, host);
+    return h && !net->calm ? sim_outage_at(&h->b.outages, now_of(net)) : SIM_OUTAGE_NONE;
 }
 
 uint64_t sim_internet_seed(const struct sim_internet *net)

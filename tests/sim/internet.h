@@ -30,6 +30,7 @@
 struct sim_internet_options {
     uint64_t seed;
     unsigned trouble; /* percentage of the hosts' usual trouble (behave.h) */
+    unsigned outages; /* percentage of hosts with outages (outages.h) */
     /* Returns the world's time in ms, which is the same for all processes and never goes back. */
     int64_t (*now)(void *data);
     /* NULL, or changes the behaviour that was drawn for a host, before its first use. */
@@ -43,6 +44,8 @@ struct sim_internet_options {
      *     const struct fetch_run *r = pp_container_of(x, const struct fetch_run, x);
      *     return r->deadline_ms - run_now(r); */
     int64_t (*time_left)(void *data, const struct pp_exchange *x);
+    /* NULL, or returns how long ago the caller of this exchange was allowed to request the host. */
+    int64_t (*age)(void *data, const struct pp_exchange *x);
     /* A process that crashes leaves a machine that closes its connections. false: its machine is
      * lost, too. */
     bool closes;
@@ -73,6 +76,8 @@ void sim_internet_calm(struct sim_internet *net);
 void sim_internet_crash(struct sim_internet *net, const char *process);
 /* Returns the number of requests that are in flight at a host, by the origin's account. */
 unsigned sim_internet_in_flight(struct sim_internet *net, const char *host);
+/* Returns the outage that a host has now, or SIM_OUTAGE_NONE. */
+enum sim_outage sim_internet_outage(struct sim_internet *net, const char *host);
 
 /* --- the ports --- */
 

@@ -14,6 +14,7 @@
 #include "import.h"
 #include "legal.h"
 #include "order.h"
+#include "patience.h"
 #include "row.h"
 
 enum { NAME_MAX_BYTES = 160, OBJECT_MAX_BYTES = 96, SPARE_MAX_BYTES = 64, REPORTS_MAX = 20, CALM_MS = 60000 };
@@ -355,6 +356,7 @@ void sim_judge_look(struct sim_judge *j)
         look_at(j, j->seen);
     sim_internet_advance(j->f->net);
     sim_legal_look(j->f->legal);
+    sim_patience_look(j->f->patience);
 }
 
 size_t sim_judge_missing(const struct sim_judge *j)
@@ -369,7 +371,14 @@ size_t sim_judge_results(const struct sim_judge *j)
 
 int64_t sim_judge_bound_ms(const struct sim_judge *j)
 {
-    enum { ATTEMPTS = 4, TIMEOUT_MS = 30000, DELAYS_MS = 71000 * 6 / 5, SLOW_MS = 300000, START_MS = 30000 };
+    enum {
+        ATTEMPTS = 4,
+        TIMEOUT_MS = 30000,
+        DELAYS_MS = 71000 * 6 / 5,
+        SLOW_MS = 300000,
+        START_MS = 30000,
+        HOST_WAIT_MS = 60000
+    };
     const struct sim_swarm *s = &j->f->swarm;
     /* Each photo of a client takes its turn: by the rate, and by the places. */
     int64_t photos = 120, turns = photos * ATTEMPTS * 4;
@@ -380,8 +389,8 @@ int64_t sim_judge_bound_ms(const struct sim_judge *j)
     }
     int64_t by_rate = rpm ? turns * 60000 / rpm : 0;
     int64_t by_places = turns * TIMEOUT_MS / places;
-    return START_MS + 10 * sim_config_longest_lease_ms(s) + sim_upgrade_bound_ms(j->f) + DELAYS_MS + SLOW_MS +
-           by_rate + by_places;
+    return START_MS + HOST_WAIT_MS + s->believe_ms + 10 * sim_config_longest_lease_ms(s) +
+           sim_upgrade_bound_ms(j->f) + DELAYS_MS + SLOW_MS + by_rate + by_places;
 }
 
 /* --- the end --- */

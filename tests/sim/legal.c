@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "bounds.h"
 #include "judge.h"
+#include "patience.h"
 
 enum { NAME_MAX_BYTES = 96 };
 
@@ -37,6 +38,7 @@ struct sim_legal {
     struct pp_memory_observer observer;
     struct photo *photos;
     struct item *items;
+    const char *by;     /* who has made the latest change of a task; NULL: nobody */
     size_t tasks, seen; /* open tasks, and those of the store that a look has seen */
 };
 
@@ -117,6 +119,7 @@ static void on_task(void *data, const struct pp_memory_task_change *c)
                  state_name(p->state), (unsigned)p->epoch, or_nobody(p->worker));
         sim_judge_report(l->f->judge, "I9", &about, text);
     }
+    l->by = c->by_worker;
     l->tasks += is_open(c->to);
     l->tasks -= is_open(p->state);
     p->state = is_open(c->to) ? c->to : PP_TASK_STATE_COUNT;
@@ -236,6 +239,7 @@ static void on_photo(void *data, const struct pp_item *it, uint32_t idx, enum pp
     if (item_of(l, it)->status != PP_ITEM_OPEN || from != PP_OUTCOME_OPEN ||
         it->photos[idx].outcome.kind == PP_OUTCOME_OPEN)
         report_item(l, it, "a photo gets a second outcome, or none");
+    sim_patience_outcome(l->f->patience, l->by, it, idx);
 }
 
 static void see_item(void *data, const struct pp_item *it)

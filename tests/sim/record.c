@@ -287,6 +287,9 @@ static struct sim_request *request_new(struct sim_record *r, const struct sim_ar
                               .address = name_get(r, a->address),
                               .url = strdup(a->url),
                               .start_ms = now_ms,
+                              .began_ms = a->began_ms,
+                              .says = a->says,
+                              .hidden = a->hidden,
                               .end_ms = INT64_MAX};
     if (q->client && q->host && q->process && q->address && q->url)
         return q;

@@ -35,6 +35,7 @@
 #include <sys/socket.h>
 
 #include "base/list.h"
+#include "behave.h"
 
 #define SIM_WINDOW_MS 60000
 
@@ -50,6 +51,9 @@ struct sim_request {
     const char *address; /* the address that the request went to */
     char *url;
     int64_t start_ms, end_ms; /* end_ms is INT64_MAX while the request is in flight */
+    int64_t began_ms;         /* when its process began to look up the host's name */
+    enum sim_says says;       /* what the answer says of the photo; OTHER if it did not arrive */
+    bool hidden;              /* as in struct sim_answer */
     /* The status of the answer. 0: the connection was closed without a head. */
     int status;
     uint64_t tag;          /* for `seen` */
@@ -99,6 +103,9 @@ struct sim_arrival {
     /* true: the connection was closed before the request arrived, so the request counts for the
      * rate, but is never in flight */
     bool closed;
+    int64_t began_ms;
+    enum sim_says says;
+    bool hidden;
 };
 
 /* Notes that a request arrives, and checks the rules. Copies the texts. Returns NULL when out of

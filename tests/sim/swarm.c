@@ -108,6 +108,29 @@ static void draw_embedded(struct sim_swarm *s, struct pp_rng *r)
     s->lose_requests = s->lose_answers = s->late = s->stale = s->untold = 0;
 }
 
+/* Half of the seeds have hosts with outages. A third of them have no other faults: only then can
+ * the judge tell exactly what processes must know of each other (patience.h). These draws have
+ * random numbers of their own. */
+static void draw_outages(struct sim_swarm *s)
+{
+    struct pp_rng r;
+
+    pp_rng_seed(&r, s->seed ^ UINT64_C(0x6f757461676573));
+    s->believe_ms = pp_rng_below(&r, 2) ? 120000 : 420000;
+    s->outages = pp_rng_below(&r, 2) ? between(&r, 10, 100) : 0;
+    if (s->outages == 0 || pp_rng_below(&r, 3) > 0)
+        return;
+    for (size_t i = 0; sim_swarm_field(i); i++)
+        if (sim_swarm_field(i)->kind == SIM_FIELD_FAULT &&
+            sim_swarm_field(i)->offset != offsetof(struct sim_swarm, outages))
+            sim_field_set(sim_swarm_field(i), s, 0);
+    s->trouble = between(&r, 0, 30);
+    s->clients = between(&r, 1, 3);
+    s->rpm = pp_rng_below(&r, 2) ? 0 : between(&r, 600, 6000);
+    s->concurrency = between(&r, 4, 16);
+    s->photos_per_min = between(&r, 300, 1200);
+}
+
 /* Some fleets have so many workers that an announcement reaches only those near the client
  * (PP_NEAR). */
 static void draw_crowd(struct sim_swarm *s, struct pp_rng *r)
@@ -161,6 +184,7 @@ struct sim_swarm sim_swarm_draw(uint64_t seed, int64_t busy_ms)
     draw_crowd(&s, &r);
     draw_filter(&s, &r);
     s.weights = pp_rng_below(&r, 3) == 0 ? between(&r, 2, 5) : 0;
+    draw_outages(&s);
     return s;
 }
 
@@ -174,6 +198,8 @@ struct sim_swarm sim_swarm_plain(uint64_t seed, int64_t busy_ms)
                               .concurrency = 16,
                               .photos_per_min = 1200,
                               .trouble = 100,
+                              .outages = 30,
+                              .believe_ms = 120000,
                               .n_tiers = 3,
                               .threads = 1,
                               .lease_ms = 30000,
@@ -211,6 +237,8 @@ static const struct sim_field fields[] = {
     OTHER(concurrency, 1, 10000),
     SIZE(photos_per_min, 1, 6000000),
     FAULT(trouble, 100),
+    FAULT(outages, 100),
+    OTHER(believe_ms, 0, DAY_MS),
     SIZE(n_tiers, 1, 3),
     SIZE(threads, 1, 64),
     FAULT(kinds, 1),

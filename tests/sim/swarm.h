@@ -22,6 +22,8 @@ struct sim_swarm {
     uint32_t rpm, concurrency; /* of a client; rpm 0: unlimited */
     unsigned photos_per_min;   /* that all imports post together, on average */
     unsigned trouble;          /* of the hosts, in percent of the usual (behave.h) */
+    unsigned outages;          /* the percentage of hosts with outages (outages.h) */
+    int64_t believe_ms;        /* hosts.believe */
     unsigned n_tiers, threads;
     unsigned kinds; /* 1: the workers are of two kinds, which serve different tiers (node.c) */
     uint32_t plan_chunk;

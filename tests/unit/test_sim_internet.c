@@ -92,7 +92,7 @@ static void addresses_agree_with_the_policy(void **state)
     for (int i = 0; i < 2000; i++) {
         char host[64];
         snprintf(host, sizeof(host), "h%d.c%d.example", i % 7, i);
-        struct sim_behaviour b = sim_behaviour_of(1, host, 100);
+        struct sim_behaviour b = sim_behaviour_of(1, host, 100, 30);
         struct sim_name name = sim_name_of(1, host, &b, (uint64_t)i % 3, i * 1000, false);
         failed += name.code != 0;
         assert_true(name.code ? name.n == 0 : name.n > 0 && name.n <= PP_RESOLVE_MAX);
@@ -117,7 +117,7 @@ static void answers_cover_everything(void **state)
         char host[64], url[128];
         snprintf(host, sizeof(host), "h%d.c%d.example", i % 5, i % 97);
         snprintf(url, sizeof(url), "http://%s/%d.jpg", host, i);
-        struct sim_behaviour b = sim_behaviour_of(5, host, 100);
+        struct sim_behaviour b = sim_behaviour_of(5, host, 100, 30);
         const struct sim_ask ask = {host, url, .n = (uint64_t)i, .above = (unsigned)i % 3, .now_ms = i * 50};
         struct sim_answer a = sim_answer_of(5, &b, &ask);
         assert_true(a.status == 0 || (a.status >= 200 && a.status < 600));
@@ -135,6 +135,63 @@ static void answers_cover_everything(void **state)
         assert_true(statuses[expected[i]] > 0);
     assert_true(cut > 0 && stalled > 0 && early > 0 && moved > 0);
     assert_in_range(statuses[200], total / 4, total * 3 / 4);
+}
+
+/* Each kind of outage occurs, begins after the start, lasts as long as it may, and ends. */
+static void outages_come_and_go(void **state)
+{
+    int kinds[SIM_OUTAGES] = {0};
+    (void)state;
+
+    for (int i = 0; i < 500; i++) {
+        char host[64];
+        snprintf(host, sizeof(host), "h1.c%d.example", i);
+        const struct sim_outages o = sim_behaviour_of(5, host, 0, 80).outages;
+        int64_t begin = 0, end;
+        kinds[o.kind]++;
+        if (o.kind == SIM_OUTAGE_NONE)
+            continue;
+        for (; sim_outage_at(&o, begin) == SIM_OUTAGE_NONE; begin += 1000)
+            assert_true(begin <= 480000);
+        for (end = begin; sim_outage_at(&o, end) == o.kind; end += 1000)
+            assert_true(end - begin <= 901000);
+        assert_true(end - begin >= 59000);
+        assert_int_equal(sim_outage_at(&o, begin + o.every_ms), o.kind);
+    }
+    for (int k = 0; k < SIM_OUTAGES; k++)
+        assert_true(kinds[k] > 10);
+}
+
+/* What a host with an outage answers, and whether a photo that is there seems to be gone. */
+static void outages_answer_to_all(void **state)
+{
+    static const struct {
+        enum sim_outage kind;
+        int status;
+        enum sim_says says;
+    } cases[] = {{SIM_OUTAGE_NONE, 200, SIM_SAYS_PHOTO},  {SIM_OUTAGE_500, 500, SIM_SAYS_OTHER},
+                 {SIM_OUTAGE_503, 503, SIM_SAYS_OTHER},   {SIM_OUTAGE_RESET, 0, SIM_SAYS_OTHER},
+                 {SIM_OUTAGE_404, 404, SIM_SAYS_ABSENT},  {SIM_OUTAGE_403, 403, SIM_SAYS_ABSENT},
+                 {SIM_OUTAGE_HTML, 200, SIM_SAYS_ABSENT}, {SIM_OUTAGE_DRIP, 200, SIM_SAYS_PHOTO}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct sim_behaviour b = {50, 100, .outages = {cases[i].kind, 1000, 1000, 0}};
+        struct sim_ask ask = {"h1.c1.example", "http://h1.c1.example/a.jpg"};
+        struct sim_answer a = sim_answer_of(5, &b, &ask);
+        assert_int_equal(a.status, cases[i].status);
+        assert_int_equal(a.says, cases[i].says);
+        assert_int_equal(a.hidden, sim_outage_hides(cases[i].kind));
+        assert_int_equal(a.body_ms == SIM_STALL_MS, cases[i].kind == SIM_OUTAGE_DRIP);
+        b.missing = 1000; /* then nothing is hidden */
+        ask.url = "http://h1.c1.example/b.jpg";
+        assert_false(sim_answer_of(5, &b, &ask).hidden);
+        b.missing = 0;
+        ask.calm = true;
+        assert_int_equal(sim_answer_of(5, &b, &ask).says, SIM_SAYS_PHOTO);
+    }
+    struct sim_behaviour b = {50, 100, .outages = {SIM_OUTAGE_TLS, 1000, 1000, 0}};
+    assert_int_equal(sim_connect_of(5, "h1.c1.example", &b, 0, 0, false), SIM_BAD_TLS);
+    assert_int_equal(sim_connect_of(5, "h1.c1.example", &b, 0, 0, true), SIM_CONNECTED);
 }
 
 static void a_photo_is_asked_for_again(void **state)
@@ -162,7 +219,7 @@ static void a_calm_internet_has_only_facts(void **state)
         char host[64], url[128];
         snprintf(host, sizeof(host), "h1.c%d.example", i % 97);
         snprintf(url, sizeof(url), "http://%s/%d.jpg", host, i / 2);
-        struct sim_behaviour b = sim_behaviour_of(5, host, 100);
+        struct sim_behaviour b = sim_behaviour_of(5, host, 100, 30);
         struct sim_ask ask = {host, url, .n = (uint64_t)i, .now_ms = i, .calm = true};
         struct sim_answer a = sim_answer_of(5, &b, &ask);
         assert_true(a.status >= 200 && a.status < 500 && a.status != 429);
@@ -493,7 +550,9 @@ static void failures(void **state)
         {{50, 60, .resetting = 1000}, PP_CODE_CONNECTION_LOST, "aasd"},
         {{50, 60, .stalling = 2000}, PP_CODE_CONNECTION_LOST, "aasd"},
         {{50, 60, .cutting = 1000}, PP_CODE_TRUNCATED, "aashbbbbd"},
-        {{50, 60, .outage = SIM_OUTAGE_REFUSED, 1000, 1000}, PP_CODE_CONNECT_REFUSED, "ad"},
+        {{50, 60, .outages = {SIM_OUTAGE_REFUSED, 1000, 1000, 0}}, PP_CODE_CONNECT_REFUSED, "ad"},
+        {{50, 60, .outages = {SIM_OUTAGE_RESET, 1000, 1000, 0}}, PP_CODE_CONNECTION_LOST, "aasd"},
+        {{50, 60, .outages = {SIM_OUTAGE_TIMEOUT, 1000, 1000, 0}}, PP_CODE_CONNECTION_LOST, "aasd"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
@@ -501,9 +560,6 @@ static void failures(void **state)
         struct get g;
         struct sim_behaviour b = cases[i].b;
         b.addresses = 1;
-        if (b.outage) {
-            b.outage_every_ms = b.outage_ms = 1000;
-        }
         kit_open(&k, &b, 100, false);
         get_init(&g, &k, "h1.c1.example", "/a.jpg");
         get_start(&g);
@@ -818,6 +874,8 @@ int main(void)
         cmocka_unit_test(photos_are_photos),
         cmocka_unit_test(addresses_agree_with_the_policy),
         cmocka_unit_test(answers_cover_everything),
+        cmocka_unit_test(outages_come_and_go),
+        cmocka_unit_test(outages_answer_to_all),
         cmocka_unit_test(a_photo_is_asked_for_again),
         cmocka_unit_test(a_calm_internet_has_only_facts),
         cmocka_unit_test(one_photo),

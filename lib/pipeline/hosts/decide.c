@@ -75,7 +75,7 @@ static void lead_anew(struct pp_hosts *h)
     pp_list_each (node, &h->open) {
         struct host *host = pp_container_of(node, struct host, open_node);
         host->probed_ms = hosts_now(h);
-        host->let_out = 0;
+        host->let_out = pp_host_fresh(&host->stats).answers;
         if (host->breaker.state == PP_BREAKER_OPEN)
             host_errand(h, host, HOST_PARK, 0);
     }
