@@ -10,12 +10,12 @@
 
 static const struct pp_dedupe_subject *subject;
 
-void dk_use(const struct pp_dedupe_subject *s)
+void dup_use(const struct pp_dedupe_subject *s)
 {
     subject = s;
 }
 
-int dk_open(void **state)
+int dup_open(void **state)
 {
     struct dedupe_kit *k = calloc(1, sizeof *k);
 
@@ -33,7 +33,7 @@ int dk_open(void **state)
     return 0;
 }
 
-int dk_close(void **state)
+int dup_close(void **state)
 {
     struct dedupe_kit *k = *state;
 
@@ -46,7 +46,7 @@ int dk_close(void **state)
     return 0;
 }
 
-void dk_on_done(struct pp_req *req)
+void dup_on_done(struct pp_req *req)
 {
     ((struct dedupe_kit *)req->data)->done = true;
 }
@@ -56,13 +56,13 @@ static bool is_done(void *arg)
     return ((struct dedupe_kit *)arg)->done;
 }
 
-void dk_wait(struct dedupe_kit *k)
+void dup_wait(struct dedupe_kit *k)
 {
     assert_false(k->done); /* requests end later */
     pp_test_until(k->loop, is_done, k, 30000);
 }
 
-struct pp_dedupe_row *dk_rows(struct dedupe_kit *k, size_t n, uint32_t owner)
+struct pp_dedupe_row *dup_rows(struct dedupe_kit *k, size_t n, uint32_t owner)
 {
     struct pp_dedupe_row *rows = pp_arena_array(&k->arena, n, sizeof *rows);
 
@@ -75,7 +75,7 @@ struct pp_dedupe_row *dk_rows(struct dedupe_kit *k, size_t n, uint32_t owner)
     return rows;
 }
 
-size_t dk_ask(struct dedupe_kit *k, int i, struct pp_dedupe_row *rows, size_t n, uint32_t owner)
+size_t dup_ask(struct dedupe_kit *k, int i, struct pp_dedupe_row *rows, size_t n, uint32_t owner)
 {
     struct pp_dedupe_ask r = {.rows = rows, .n = n};
     size_t found = 0;
@@ -89,16 +89,16 @@ size_t dk_ask(struct dedupe_kit *k, int i, struct pp_dedupe_row *rows, size_t n,
     return found;
 }
 
-uint32_t dk_owner(struct dedupe_kit *k, int i, const struct pp_dedupe_row *row, uint32_t asks)
+uint32_t dup_owner(struct dedupe_kit *k, int i, const struct pp_dedupe_row *row, uint32_t asks)
 {
     struct pp_dedupe_row copy = *row;
 
-    dk_ask(k, i, &copy, 1, asks);
+    dup_ask(k, i, &copy, 1, asks);
     return copy.other ? copy.other : asks;
 }
 
-uint32_t dk_replace(struct dedupe_kit *k, int i, const struct pp_dedupe_row *row, uint32_t owner,
-                    uint32_t next)
+uint32_t dup_replace(struct dedupe_kit *k, int i, const struct pp_dedupe_row *row, uint32_t owner,
+                     uint32_t next)
 {
     struct pp_dedupe_change c = {.owner = owner, .next = next};
     struct pp_dedupe_replace r = {.rows = &c, .n = 1};
@@ -119,24 +119,24 @@ static void the_first_owns(void **state)
 {
     struct dedupe_kit *k = *state;
     enum { N = 3000 };
-    struct pp_dedupe_row *rows = dk_rows(k, N, 1), *others = dk_rows(k, N, 2);
+    struct pp_dedupe_row *rows = dup_rows(k, N, 1), *others = dup_rows(k, N, 2);
 
-    assert_int_equal(dk_ask(k, 0, rows, N, 11), 0);
-    assert_int_equal(dk_ask(k, 0, rows, N, 11), 0); /* the same owner again */
-    assert_int_equal(dk_ask(k, last(k), rows, N, UINT32_MAX), N);
+    assert_int_equal(dup_ask(k, 0, rows, N, 11), 0);
+    assert_int_equal(dup_ask(k, 0, rows, N, 11), 0); /* the same owner again */
+    assert_int_equal(dup_ask(k, last(k), rows, N, UINT32_MAX), N);
     for (size_t i = 0; i < N; i++) {
         assert_int_equal(rows[i].other, 11);
         assert_null(rows[i].outcome);
     }
-    assert_int_equal(dk_ask(k, last(k), others, N, 22), 0);
-    assert_int_equal(dk_ask(k, 0, others, N, 11), N);
-    assert_int_equal(dk_ask(k, 0, rows, N, 11), 0);
+    assert_int_equal(dup_ask(k, last(k), others, N, 22), 0);
+    assert_int_equal(dup_ask(k, 0, others, N, 11), N);
+    assert_int_equal(dup_ask(k, 0, rows, N, 11), 0);
 }
 
 static void not_valid(void **state)
 {
     struct dedupe_kit *k = *state;
-    struct pp_dedupe_row *rows = dk_rows(k, PP_DEDUPE_ROWS_MAX + 1, 1);
+    struct pp_dedupe_row *rows = dup_rows(k, PP_DEDUPE_ROWS_MAX + 1, 1);
     struct pp_dedupe_ask ask = {.rows = rows, .n = PP_DEDUPE_ROWS_MAX + 1};
     static const char long_text[PP_DEDUPE_OUTCOME_MAX + 1];
     struct pp_dedupe_outcome outcome = {.outcome = long_text, .outcome_n = sizeof long_text};
@@ -166,7 +166,7 @@ static void nothing_asked(void **state)
 static void twice_in_one_request(void **state)
 {
     struct dedupe_kit *k = *state;
-    struct pp_dedupe_row *rows = dk_rows(k, 3, 1);
+    struct pp_dedupe_row *rows = dup_rows(k, 3, 1);
     struct pp_dedupe_ask r = {.rows = rows, .n = 3};
 
     rows[2] = rows[0];
@@ -181,16 +181,16 @@ static void twice_in_one_request(void **state)
 static void one_bit(void **state)
 {
     struct dedupe_kit *k = *state;
-    struct pp_dedupe_row *rows = dk_rows(k, 96, 1);
+    struct pp_dedupe_row *rows = dup_rows(k, 96, 1);
 
     for (size_t i = 1; i < 96; i++) {
         memcpy(rows[i].key, rows[0].key, sizeof rows[i].key);
         rows[i].key[i / 8 % 8] ^= (uint8_t)(1u << i % 8);
         rows[i].key[8 + i / 24] ^= (uint8_t)(1u << i % 6);
     }
-    dk_ask(k, 0, rows, 1, 5);
+    dup_ask(k, 0, rows, 1, 5);
     for (size_t i = 1; i < 96; i++)
-        assert_int_not_equal(dk_owner(k, 0, &rows[i], 100 + (uint32_t)i), 5);
+        assert_int_not_equal(dup_owner(k, 0, &rows[i], 100 + (uint32_t)i), 5);
 }
 
 /* --- time --- */
@@ -199,18 +199,18 @@ static void keys_are_forgotten(void **state)
 {
     struct dedupe_kit *k = *state;
     enum { N = 500 };
-    struct pp_dedupe_row *rows = dk_rows(k, N, 1), *later = dk_rows(k, N, 1);
+    struct pp_dedupe_row *rows = dup_rows(k, N, 1), *later = dup_rows(k, N, 1);
 
-    assert_int_equal(dk_ask(k, 0, rows, N, 1), 0);
+    assert_int_equal(dup_ask(k, 0, rows, N, 1), 0);
     k->subject->pass(k->loop, DK_WINDOW_MS - 1000);
-    assert_int_equal(dk_ask(k, last(k), rows, N, 2), N); /* perhaps in the previous table by now */
+    assert_int_equal(dup_ask(k, last(k), rows, N, 2), N); /* perhaps in the previous table by now */
     for (size_t i = 0; i < N; i++)
         assert_int_equal(rows[i].other, 1);
-    assert_int_equal(dk_ask(k, 0, later, N, 3), 0);
+    assert_int_equal(dup_ask(k, 0, later, N, 3), 0);
     k->subject->pass(k->loop, 2 * DK_WINDOW_MS);
-    assert_int_equal(dk_ask(k, last(k), rows, N, 2), 0);
+    assert_int_equal(dup_ask(k, last(k), rows, N, 2), 0);
     k->subject->pass(k->loop, 10 * DK_WINDOW_MS);
-    assert_int_equal(dk_ask(k, 0, later, N, 4), 0);
+    assert_int_equal(dup_ask(k, 0, later, N, 4), 0);
 }
 
 /* Tasks ask all the time: within a window no duplicate is missed, whatever the tables' ends. */
@@ -221,11 +221,11 @@ static void none_is_missed(void **state)
     struct pp_dedupe_row *rows[STEPS];
 
     for (int step = 0; step < STEPS; step++) {
-        rows[step] = dk_rows(k, N, 1);
-        assert_int_equal(dk_ask(k, step % (last(k) + 1), rows[step], N, 100), 0);
+        rows[step] = dup_rows(k, N, 1);
+        assert_int_equal(dup_ask(k, step % (last(k) + 1), rows[step], N, 100), 0);
         for (int age = 1; age <= 5 && age <= step; age++) {
             struct pp_dedupe_row *old = rows[step - age];
-            assert_int_equal(dk_ask(k, (step + age) % (last(k) + 1), old, N, 200), N);
+            assert_int_equal(dup_ask(k, (step + age) % (last(k) + 1), old, N, 200), N);
             assert_int_equal(old[step % N].other, 100);
         }
         k->subject->pass(k->loop, DK_WINDOW_MS / 6);
@@ -237,30 +237,30 @@ static void none_is_missed(void **state)
 static void take_over(void **state)
 {
     struct dedupe_kit *k = *state;
-    struct pp_dedupe_row *row = dk_rows(k, 1, 1);
+    struct pp_dedupe_row *row = dup_rows(k, 1, 1);
 
-    assert_int_equal(dk_owner(k, 0, row, 1), 1);
-    assert_int_equal(dk_replace(k, last(k), row, 9, 2), 1); /* 9 is not the owner */
-    assert_int_equal(dk_replace(k, last(k), row, 1, 2), 0);
-    assert_int_equal(dk_replace(k, last(k), row, 1, 2), 0); /* repeated */
-    assert_int_equal(dk_replace(k, 0, row, 1, 3), 2);
-    assert_int_equal(dk_owner(k, 0, row, 3), 2);
-    assert_int_equal(dk_owner(k, 0, row, 2), 2);
+    assert_int_equal(dup_owner(k, 0, row, 1), 1);
+    assert_int_equal(dup_replace(k, last(k), row, 9, 2), 1); /* 9 is not the owner */
+    assert_int_equal(dup_replace(k, last(k), row, 1, 2), 0);
+    assert_int_equal(dup_replace(k, last(k), row, 1, 2), 0); /* repeated */
+    assert_int_equal(dup_replace(k, 0, row, 1, 3), 2);
+    assert_int_equal(dup_owner(k, 0, row, 3), 2);
+    assert_int_equal(dup_owner(k, 0, row, 2), 2);
 }
 
 static void drop(void **state)
 {
     struct dedupe_kit *k = *state;
-    struct pp_dedupe_row *rows = dk_rows(k, 3, 1);
+    struct pp_dedupe_row *rows = dup_rows(k, 3, 1);
 
-    dk_ask(k, 0, rows, 2, 1);
-    assert_int_equal(dk_replace(k, 0, &rows[0], 2, 0), 1);
-    assert_int_equal(dk_replace(k, 0, &rows[0], 1, 0), 0);
-    assert_int_equal(dk_replace(k, 0, &rows[2], 1, 0), 0); /* it has no owner */
-    assert_int_equal(dk_owner(k, last(k), &rows[0], 2), 2);
-    assert_int_equal(dk_owner(k, 0, &rows[0], 3), 2);
-    assert_int_equal(dk_owner(k, 0, &rows[1], 3), 1);
-    assert_int_equal(dk_owner(k, 0, &rows[2], 3), 3);
+    dup_ask(k, 0, rows, 2, 1);
+    assert_int_equal(dup_replace(k, 0, &rows[0], 2, 0), 1);
+    assert_int_equal(dup_replace(k, 0, &rows[0], 1, 0), 0);
+    assert_int_equal(dup_replace(k, 0, &rows[2], 1, 0), 0); /* it has no owner */
+    assert_int_equal(dup_owner(k, last(k), &rows[0], 2), 2);
+    assert_int_equal(dup_owner(k, 0, &rows[0], 3), 2);
+    assert_int_equal(dup_owner(k, 0, &rows[1], 3), 1);
+    assert_int_equal(dup_owner(k, 0, &rows[2], 3), 3);
 }
 
 /* The owner changes after the key's table has become the previous one. */
@@ -268,29 +268,29 @@ static void later_changes(void **state)
 {
     struct dedupe_kit *k = *state;
     enum { N = 300 };
-    struct pp_dedupe_row *rows = dk_rows(k, N, 1);
+    struct pp_dedupe_row *rows = dup_rows(k, N, 1);
 
-    dk_ask(k, 0, rows, N, 1);
+    dup_ask(k, 0, rows, N, 1);
     k->subject->pass(k->loop, DK_WINDOW_MS - 1000);
     for (size_t i = 0; i < 4; i++)
-        assert_int_equal(dk_replace(k, 0, &rows[i], 1, i % 2 ? 7 : 0), 0);
-    assert_int_equal(dk_replace(k, 0, &rows[4], 8, 7), 1);
-    assert_int_equal(dk_owner(k, last(k), &rows[0], 3), 3);
-    assert_int_equal(dk_owner(k, last(k), &rows[1], 3), 7);
-    assert_int_equal(dk_owner(k, last(k), &rows[2], 4), 4);
-    assert_int_equal(dk_owner(k, 0, &rows[1], 7), 7);
-    assert_int_equal(dk_owner(k, 0, &rows[4], 3), 1);
+        assert_int_equal(dup_replace(k, 0, &rows[i], 1, i % 2 ? 7 : 0), 0);
+    assert_int_equal(dup_replace(k, 0, &rows[4], 8, 7), 1);
+    assert_int_equal(dup_owner(k, last(k), &rows[0], 3), 3);
+    assert_int_equal(dup_owner(k, last(k), &rows[1], 3), 7);
+    assert_int_equal(dup_owner(k, last(k), &rows[2], 4), 4);
+    assert_int_equal(dup_owner(k, 0, &rows[1], 7), 7);
+    assert_int_equal(dup_owner(k, 0, &rows[4], 3), 1);
 }
 
 static void takes_what_was_forgotten(void **state)
 {
     struct dedupe_kit *k = *state;
-    struct pp_dedupe_row *row = dk_rows(k, 1, 1);
+    struct pp_dedupe_row *row = dup_rows(k, 1, 1);
 
-    dk_owner(k, 0, row, 1);
+    dup_owner(k, 0, row, 1);
     k->subject->pass(k->loop, 3 * DK_WINDOW_MS);
-    assert_int_equal(dk_replace(k, 0, row, 1, 2), 0);
-    assert_int_equal(dk_owner(k, 0, row, 3), 2);
+    assert_int_equal(dup_replace(k, 0, row, 1, 2), 0);
+    assert_int_equal(dup_owner(k, 0, row, 3), 2);
 }
 
 /* --- outcomes --- */
@@ -307,16 +307,16 @@ static void tell(struct dedupe_kit *k, int i, const struct pp_dedupe_row *row, c
 static void outcomes(void **state)
 {
     struct dedupe_kit *k = *state;
-    struct pp_dedupe_row *rows = dk_rows(k, 3, 1);
+    struct pp_dedupe_row *rows = dup_rows(k, 3, 1);
     char bytes[PP_DEDUPE_OUTCOME_MAX];
 
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (char)i;
-    dk_ask(k, 0, rows, 3, 1);
+    dup_ask(k, 0, rows, 3, 1);
     tell(k, 0, &rows[0], bytes, sizeof bytes);
     tell(k, 0, &rows[1], "", 0);
     k->subject->pass(k->loop, 5000);
-    assert_int_equal(dk_ask(k, last(k), rows, 3, 2), 3);
+    assert_int_equal(dup_ask(k, last(k), rows, 3, 2), 3);
     assert_int_equal(rows[0].outcome_n, sizeof bytes);
     assert_memory_equal(rows[0].outcome, bytes, sizeof bytes);
     assert_in_range(rows[0].age_ms, 4000, 60000);
@@ -324,10 +324,10 @@ static void outcomes(void **state)
     assert_int_equal(rows[1].outcome_n, 0);
     assert_null(rows[2].outcome);
     tell(k, last(k), &rows[0], "again", 5);
-    dk_ask(k, 0, rows, 1, 2);
+    dup_ask(k, 0, rows, 1, 2);
     assert_int_equal(rows[0].outcome_n, 5);
     assert_in_range(rows[0].age_ms, 0, 4000);
-    dk_ask(k, 0, rows, 1, 1);
+    dup_ask(k, 0, rows, 1, 1);
     assert_null(rows[0].outcome); /* the owner gets none */
 }
 
@@ -335,7 +335,7 @@ static void random_tasks(void **state)
 {
     struct dedupe_kit *k = *state;
     enum { KEYS = 40, STEPS = 600 };
-    struct pp_dedupe_row *keys = dk_rows(k, KEYS, 1);
+    struct pp_dedupe_row *keys = dup_rows(k, KEYS, 1);
     uint32_t owners[KEYS] = {0};
 
     for (int step = 0; step < STEPS; step++) {
@@ -346,11 +346,11 @@ static void random_tasks(void **state)
         if (pp_test_rnd(&k->seed) % 3 > 0) {
             if (!owners[i])
                 owners[i] = me;
-            assert_int_equal(dk_owner(k, port, &keys[i], me), owners[i]);
+            assert_int_equal(dup_owner(k, port, &keys[i], me), owners[i]);
         } else {
             uint32_t next = pp_test_rnd(&k->seed) % 2 ? me : 0;
             bool done = !owners[i] || owners[i] == known || owners[i] == next;
-            assert_int_equal(dk_replace(k, port, &keys[i], known, next), done ? 0 : owners[i]);
+            assert_int_equal(dup_replace(k, port, &keys[i], known, next), done ? 0 : owners[i]);
             if (done)
                 owners[i] = next;
         }
@@ -380,13 +380,13 @@ static void a_server_is_added(void **state)
     for (int step = 0; step < STEPS; step++) {
         if (step == 6 || step == 7 || step == 8)
             use_servers(k, step - 6, 3);
-        rows[step] = dk_rows(k, N, 1);
-        assert_int_equal(dk_ask(k, step % DK_PORTS, rows[step], N, 100), 0);
+        rows[step] = dup_rows(k, N, 1);
+        assert_int_equal(dup_ask(k, step % DK_PORTS, rows[step], N, 100), 0);
         tell(k, step % DK_PORTS, &rows[step][1], "told", 4);
         for (int age = 0; age <= 5 && age <= step; age++)
             for (int port = 0; port < DK_PORTS; port++) {
                 struct pp_dedupe_row *old = rows[step - age];
-                assert_int_equal(dk_ask(k, port, old, N, 200), N);
+                assert_int_equal(dup_ask(k, port, old, N, 200), N);
                 assert_int_equal(old[step].other, 100);
                 assert_non_null(old[1].outcome);
             }
@@ -399,20 +399,20 @@ static void replaced_while_young(void **state)
 {
     struct dedupe_kit *k = *state;
     enum { N = 60 };
-    struct pp_dedupe_row *rows = dk_rows(k, N, 1);
+    struct pp_dedupe_row *rows = dup_rows(k, N, 1);
 
     if (!k->subject->server)
         return;
-    dk_ask(k, 0, rows, N, 1);
+    dup_ask(k, 0, rows, N, 1);
     use_servers(k, 0, 3);
     for (size_t i = 0; i < N; i++) {
-        assert_int_equal(dk_replace(k, (int)(i % DK_PORTS), &rows[i], 9, 2), 1);
-        assert_int_equal(dk_replace(k, (int)(i % DK_PORTS), &rows[i], 1, 2), 0);
+        assert_int_equal(dup_replace(k, (int)(i % DK_PORTS), &rows[i], 9, 2), 1);
+        assert_int_equal(dup_replace(k, (int)(i % DK_PORTS), &rows[i], 1, 2), 0);
     }
     for (int port = 0; port < DK_PORTS; port++) {
         use_servers(k, port, 3);
         for (size_t i = 0; i < N; i++)
-            assert_int_equal(dk_owner(k, port, &rows[i], 5), 2);
+            assert_int_equal(dup_owner(k, port, &rows[i], 5), 2);
     }
 }
 
@@ -438,11 +438,11 @@ static void round_trips(void **state)
     const char *name;
     uint64_t before, after;
 
-    dk_ask(k, 0, dk_rows(k, 10, 1), 10, 1);
+    dup_ask(k, 0, dup_rows(k, 10, 1), 10, 1);
     assert_true(d->ops->roundtrips(d, 0, &name, &before));
     assert_string_equal(name, "ask");
-    struct pp_dedupe_row *rows = dk_rows(k, 10, 1);
-    dk_ask(k, 0, rows, 10, 1);
+    struct pp_dedupe_row *rows = dup_rows(k, 10, 1);
+    dup_ask(k, 0, rows, 10, 1);
     assert_true(d->ops->roundtrips(d, 0, &name, &after));
     assert_true(after > before);
     assert_false(d->ops->roundtrips(d, 100, &name, &after));
@@ -451,25 +451,25 @@ static void round_trips(void **state)
 int pp_suite_dedupe(const struct pp_dedupe_subject *s)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_first_owns, dk_open, dk_close),
-        cmocka_unit_test_setup_teardown(not_valid, dk_open, dk_close),
-        cmocka_unit_test_setup_teardown(nothing_asked, dk_open, dk_close),
-        cmocka_unit_test_setup_teardown(twice_in_one_request, dk_open, dk_close),
-        cmocka_unit_test_setup_teardown(one_bit, dk_open, dk_close),
-        cmocka_unit_test_setup_teardown(keys_are_forgotten, dk_open, dk_close),
-        cmocka_unit_test_setup_teardown(none_is_missed, dk_open, dk_close),
-        cmocka_unit_test_setup_teardown(take_over, dk_open, dk_close),
-        cmocka_unit_test_setup_teardown(drop, dk_open, dk_close),
-        cmocka_unit_test_setup_teardown(later_changes, dk_open, dk_close),
-        cmocka_unit_test_setup_teardown(takes_what_was_forgotten, dk_open, dk_close),
-        cmocka_unit_test_setup_teardown(outcomes, dk_open, dk_close),
-        cmocka_unit_test_setup_teardown(random_tasks, dk_open, dk_close),
-        cmocka_unit_test_setup_teardown(a_server_is_added, dk_open, dk_close),
-        cmocka_unit_test_setup_teardown(replaced_while_young, dk_open, dk_close),
-        cmocka_unit_test_setup_teardown(lists_of_servers, dk_open, dk_close),
-        cmocka_unit_test_setup_teardown(round_trips, dk_open, dk_close),
+        cmocka_unit_test_setup_teardown(the_first_owns, dup_open, dup_close),
+        cmocka_unit_test_setup_teardown(not_valid, dup_open, dup_close),
+        cmocka_unit_test_setup_teardown(nothing_asked, dup_open, dup_close),
+        cmocka_unit_test_setup_teardown(twice_in_one_request, dup_open, dup_close),
+        cmocka_unit_test_setup_teardown(one_bit, dup_open, dup_close),
+        cmocka_unit_test_setup_teardown(keys_are_forgotten, dup_open, dup_close),
+        cmocka_unit_test_setup_teardown(none_is_missed, dup_open, dup_close),
+        cmocka_unit_test_setup_teardown(take_over, dup_open, dup_close),
+        cmocka_unit_test_setup_teardown(drop, dup_open, dup_close),
+        cmocka_unit_test_setup_teardown(later_changes, dup_open, dup_close),
+        cmocka_unit_test_setup_teardown(takes_what_was_forgotten, dup_open, dup_close),
+        cmocka_unit_test_setup_teardown(outcomes, dup_open, dup_close),
+        cmocka_unit_test_setup_teardown(random_tasks, dup_open, dup_close),
+        cmocka_unit_test_setup_teardown(a_server_is_added, dup_open, dup_close),
+        cmocka_unit_test_setup_teardown(replaced_while_young, dup_open, dup_close),
+        cmocka_unit_test_setup_teardown(lists_of_servers, dup_open, dup_close),
+        cmocka_unit_test_setup_teardown(round_trips, dup_open, dup_close),
     };
 
-    dk_use(s);
+    dup_use(s);
     return cmocka_run_group_tests_name(s->name, tests, NULL, NULL);
 }

@@ -43,37 +43,37 @@ struct dedupe_kit {
 /* Runs the suite; returns the number of failed tests. */
 int pp_suite_dedupe(const struct pp_dedupe_subject *subject);
 
-/* Sets the adapter that the next tests use. dk_open() and dk_close() are cmocka's setup and
+/* Sets the adapter that the next tests use. dup_open() and dup_close() are cmocka's setup and
  * teardown of one test, whose state is a struct dedupe_kit. */
-void dk_use(const struct pp_dedupe_subject *subject);
-int dk_open(void **state);
-int dk_close(void **state);
+void dup_use(const struct pp_dedupe_subject *subject);
+int dup_open(void **state);
+int dup_close(void **state);
 
 /* Fills in the common part of a request, submits it to port i, and turns the loop until it is
  * answered. */
-#define DK_RUN(k, i, op, r)                                                                \
-    do {                                                                                   \
-        (r)->req = (struct pp_req){.done = dk_on_done, .data = (k), .arena = &(k)->arena}; \
-        (k)->done = false;                                                                 \
-        assert_int_equal((k)->ports[i]->ops->op((k)->ports[i], (r)), PP_OK);               \
-        dk_wait(k);                                                                        \
+#define DK_RUN(k, i, op, r)                                                                 \
+    do {                                                                                    \
+        (r)->req = (struct pp_req){.done = dup_on_done, .data = (k), .arena = &(k)->arena}; \
+        (k)->done = false;                                                                  \
+        assert_int_equal((k)->ports[i]->ops->op((k)->ports[i], (r)), PP_OK);                \
+        dup_wait(k);                                                                        \
     } while (0)
 #define DK_DUE(k, i, op, r, due)                                          \
     do {                                                                  \
         DK_RUN(k, i, op, r);                                              \
         assert_string_equal(pp_err_text((r)->req.err), pp_err_text(due)); \
     } while (0)
-void dk_on_done(struct pp_req *req);
-void dk_wait(struct dedupe_kit *k);
+void dup_on_done(struct pp_req *req);
+void dup_wait(struct dedupe_kit *k);
 
 /* Returns n rows with new random keys, for the owner. */
-struct pp_dedupe_row *dk_rows(struct dedupe_kit *k, size_t n, uint32_t owner);
+struct pp_dedupe_row *dup_rows(struct dedupe_kit *k, size_t n, uint32_t owner);
 /* Asks for the rows by port i, as tasks of the owner. Returns the number of duplicates. */
-size_t dk_ask(struct dedupe_kit *k, int i, struct pp_dedupe_row *rows, size_t n, uint32_t owner);
+size_t dup_ask(struct dedupe_kit *k, int i, struct pp_dedupe_row *rows, size_t n, uint32_t owner);
 /* Returns the owner that the port names for one key. */
-uint32_t dk_owner(struct dedupe_kit *k, int i, const struct pp_dedupe_row *row, uint32_t asks);
+uint32_t dup_owner(struct dedupe_kit *k, int i, const struct pp_dedupe_row *row, uint32_t asks);
 /* Replaces an owner; returns the other owner. */
-uint32_t dk_replace(struct dedupe_kit *k, int i, const struct pp_dedupe_row *row, uint32_t owner,
-                    uint32_t next);
+uint32_t dup_replace(struct dedupe_kit *k, int i, const struct pp_dedupe_row *row, uint32_t owner,
+                     uint32_t next);
 
 #endif

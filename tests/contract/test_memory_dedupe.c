@@ -61,12 +61,12 @@ static void pass(struct pp_loop *loop, int64_t ms)
 static void a_server_forgets(void **state)
 {
     struct dedupe_kit *k = *state;
-    struct pp_dedupe_row *rows = dk_rows(k, 50, 1);
+    struct pp_dedupe_row *rows = dup_rows(k, 50, 1);
 
-    assert_int_equal(dk_ask(k, 0, rows, 50, 1), 0);
+    assert_int_equal(dup_ask(k, 0, rows, 50, 1), 0);
     pp_memory_dedupe_forget(servers[0]);
-    assert_int_equal(dk_ask(k, 1, rows, 50, 2), 0);
-    assert_int_equal(dk_ask(k, 0, rows, 50, 1), 50);
+    assert_int_equal(dup_ask(k, 1, rows, 50, 2), 0);
+    assert_int_equal(dup_ask(k, 0, rows, 50, 1), 50);
 }
 
 struct hands {
@@ -95,10 +95,10 @@ static void calls_that_arrive_late(void **state)
 
     pp_list_init(&h.calls);
     assert_int_equal(pp_memory_dedupe_open(k->loop, servers[0], &h.line, &port), PP_OK);
-    struct pp_dedupe_row *rows = dk_rows(k, 2, 7), mine[2];
+    struct pp_dedupe_row *rows = dup_rows(k, 2, 7), mine[2];
     memcpy(mine, rows, sizeof mine);
     struct pp_dedupe_ask ask = {
-        .req = {.done = dk_on_done, .data = k, .arena = &k->arena}, .rows = mine, .n = 2};
+        .req = {.done = dup_on_done, .data = k, .arena = &k->arena}, .rows = mine, .n = 2};
     assert_int_equal(port->ops->ask(port, &ask), PP_OK);
     struct pp_memory_call *call = next_call(&h);
     k->done = false;
@@ -106,7 +106,7 @@ static void calls_that_arrive_late(void **state)
     assert_true(k->done && !gone && ask.req.err == PP_ETIMEOUT);
     memset(mine, 0, sizeof mine);
     pp_memory_run(call); /* frees the call */
-    assert_int_equal(dk_ask(k, 0, rows, 2, 8), 2);
+    assert_int_equal(dup_ask(k, 0, rows, 2, 8), 2);
     assert_int_equal(rows[0].other, 7);
     port->ops->close(port);
 }
@@ -115,9 +115,9 @@ static void a_process_crashes(void **state)
 {
     struct dedupe_kit *k = *state;
     struct pp_dedupe *port;
-    struct pp_dedupe_row *rows = dk_rows(k, 2, 7);
+    struct pp_dedupe_row *rows = dup_rows(k, 2, 7);
     struct pp_dedupe_ask ask = {
-        .req = {.done = dk_on_done, .data = k, .arena = &k->arena}, .rows = rows, .n = 2};
+        .req = {.done = dup_on_done, .data = k, .arena = &k->arena}, .rows = rows, .n = 2};
 
     assert_int_equal(pp_memory_dedupe_open(k->loop, servers[0], NULL, &port), PP_OK);
     assert_int_equal(port->ops->ask(port, &ask), PP_OK);
@@ -142,19 +142,19 @@ static void one_server_fails(void **state)
     struct hands h = {.line.send = keep_call};
     enum { N = 300 };
     struct pp_dedupe *port;
-    struct pp_dedupe_row *rows = dk_rows(k, N, 2);
+    struct pp_dedupe_row *rows = dup_rows(k, N, 2);
     const char *const all[] = {"0", "1", "2"};
     bool gone;
 
     for (int i = 0; i < DK_PORTS; i++)
         assert_int_equal(k->ports[i]->ops->servers(k->ports[i], all, 3), PP_OK);
     pass(k->loop, 3 * DK_WINDOW_MS);
-    assert_int_equal(dk_ask(k, 0, rows, N, 1), 0);
+    assert_int_equal(dup_ask(k, 0, rows, N, 1), 0);
     pp_list_init(&h.calls);
     line_of_ports = &h.line;
     assert_int_equal(pp_dedupe_shards_open(k->loop, DK_WINDOW_MS, open_server, NULL, &port), PP_OK);
     struct pp_dedupe_ask ask = {
-        .req = {.done = dk_on_done, .data = k, .arena = &k->arena}, .rows = rows, .n = N};
+        .req = {.done = dup_on_done, .data = k, .arena = &k->arena}, .rows = rows, .n = N};
     for (size_t i = 0; i < N; i++)
         rows[i].owner = 2;
     assert_int_equal(port->ops->ask(port, &ask), PP_EIO); /* there are no servers yet */
@@ -184,14 +184,14 @@ int main(void)
     static const struct pp_dedupe_subject subject = {
         .name = "memory", .place = place, .open = open_port, .pass = pass, .server = server, .shared = true};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_server_forgets, dk_open, dk_close),
-        cmocka_unit_test_setup_teardown(calls_that_arrive_late, dk_open, dk_close),
-        cmocka_unit_test_setup_teardown(a_process_crashes, dk_open, dk_close),
-        cmocka_unit_test_setup_teardown(one_server_fails, dk_open, dk_close),
+        cmocka_unit_test_setup_teardown(a_server_forgets, dup_open, dup_close),
+        cmocka_unit_test_setup_teardown(calls_that_arrive_late, dup_open, dup_close),
+        cmocka_unit_test_setup_teardown(a_process_crashes, dup_open, dup_close),
+        cmocka_unit_test_setup_teardown(one_server_fails, dup_open, dup_close),
     };
     int failed = pp_suite_dedupe(&subject);
 
-    dk_use(&subject);
+    dup_use(&subject);
     failed += cmocka_run_group_tests_name("memory dedupe", tests, NULL, NULL);
     for (int i = 0; i < 3; i++)
         pp_memory_dedupe_free(servers[i]);

@@ -58,13 +58,13 @@ static void nearly_full(void **state)
 {
     struct dedupe_kit *k = *state;
     enum { N = 800 };
-    struct pp_dedupe_row *rows = dk_rows(k, N, 1);
+    struct pp_dedupe_row *rows = dup_rows(k, N, 1);
 
     for (uint32_t owner = 1; owner <= 2; owner++)
         for (size_t i = 0; i < N; i += 100)
-            assert_int_equal(dk_ask(k, (int)owner, rows + i, 100, owner), owner == 1 ? 0 : 100);
+            assert_int_equal(dup_ask(k, (int)owner, rows + i, 100, owner), owner == 1 ? 0 : 100);
     pass(k->loop, DK_WINDOW_MS);
-    assert_int_equal(dk_ask(k, 0, rows, N, 3), N);
+    assert_int_equal(dup_ask(k, 0, rows, N, 3), N);
 }
 
 /* More keys than slots: some keys have no room, and are nobody's. */
@@ -72,41 +72,41 @@ static void full(void **state)
 {
     struct dedupe_kit *k = *state;
     enum { N = 3000, OWNER = 0x25c3963c }; /* half of its bits are set, as in a hash */
-    struct pp_dedupe_row *rows = dk_rows(k, N, 1);
+    struct pp_dedupe_row *rows = dup_rows(k, N, 1);
 
-    assert_int_equal(dk_ask(k, 0, rows, N, OWNER), 0);
-    size_t known = dk_ask(k, 1, rows, N, 2);
+    assert_int_equal(dup_ask(k, 0, rows, N, OWNER), 0);
+    size_t known = dup_ask(k, 1, rows, N, 2);
     assert_in_range(known, 1, 1024);
     /* The next table has room for all. */
     pass(k->loop, DK_WINDOW_MS);
-    struct pp_dedupe_row *more = dk_rows(k, N, 1);
-    assert_int_equal(dk_ask(k, 0, more, N, OWNER), 0);
-    assert_int_equal(dk_ask(k, 1, more, N, 2), N);
+    struct pp_dedupe_row *more = dup_rows(k, N, 1);
+    assert_int_equal(dup_ask(k, 0, more, N, OWNER), 0);
+    assert_int_equal(dup_ask(k, 1, more, N, 2), N);
 }
 
 static int open_small(void **state)
 {
     slots = 1024;
-    int failed = dk_open(state);
+    int failed = dup_open(state);
     return failed;
 }
 
 static int close_small(void **state)
 {
     slots = 0;
-    return dk_close(state);
+    return dup_close(state);
 }
 
 /* All keys expire by themselves. */
 static void keys_expire(void **state)
 {
     struct dedupe_kit *k = *state;
-    struct pp_dedupe_row *rows = dk_rows(k, 5, 1);
+    struct pp_dedupe_row *rows = dup_rows(k, 5, 1);
     struct pp_dedupe_outcome o = {.outcome = "x", .outcome_n = 1};
     struct pp_dedupe_tell tell = {.rows = &o, .n = 1};
     char words[100];
 
-    dk_ask(k, 0, rows, 5, 1);
+    dup_ask(k, 0, rows, 5, 1);
     DK_DUE(k, 0, tell, &tell, PP_OK);
     snprintf(words, sizeof words, "KEYS {%s}*", prefix);
     struct redisReply *keys = redis_server_ask(&servers[0], words);
@@ -124,26 +124,26 @@ static void keys_expire(void **state)
 static void wiped(void **state)
 {
     struct dedupe_kit *k = *state;
-    struct pp_dedupe_row *rows = dk_rows(k, 50, 1);
+    struct pp_dedupe_row *rows = dup_rows(k, 50, 1);
 
-    dk_ask(k, 0, rows, 50, 1);
+    dup_ask(k, 0, rows, 50, 1);
     redis_server_do(&servers[0], "FLUSHALL");
     redis_server_do(&servers[0], "SCRIPT FLUSH");
-    assert_int_equal(dk_ask(k, 1, rows, 50, 2), 0);
-    assert_int_equal(dk_ask(k, 0, rows, 50, 1), 50);
+    assert_int_equal(dup_ask(k, 1, rows, 50, 2), 0);
+    assert_int_equal(dup_ask(k, 0, rows, 50, 1), 50);
     pass(k->loop, DK_WINDOW_MS);
-    assert_int_equal(dk_replace(k, 0, &rows[0], 2, 3), 0);
+    assert_int_equal(dup_replace(k, 0, &rows[0], 2, 3), 0);
 }
 
 static void down(void **state)
 {
     struct dedupe_kit *k = *state;
-    struct pp_dedupe_row *rows = dk_rows(k, 50, 1);
+    struct pp_dedupe_row *rows = dup_rows(k, 50, 1);
     struct pp_dedupe_ask ask = {.rows = rows, .n = 50};
     int64_t until = pp_test_clock_real_ms() + 60000;
 
     pp_test_clock_release(k->loop);
-    dk_ask(k, 0, rows, 50, 1);
+    dup_ask(k, 0, rows, 50, 1);
     redis_server_kill(&servers[0]);
     DK_RUN(k, 0, ask, &ask);
     assert_int_not_equal(ask.req.err, PP_OK);
@@ -159,14 +159,14 @@ static void down(void **state)
 static void memory_runs_out(void **state)
 {
     struct dedupe_kit *k = *state;
-    struct pp_dedupe_row *rows = dk_rows(k, 5, 1);
+    struct pp_dedupe_row *rows = dup_rows(k, 5, 1);
     struct pp_dedupe_ask ask = {.rows = rows, .n = 5};
 
     redis_server_do(&servers[0], "CONFIG SET maxmemory 1");
     DK_RUN(k, 0, ask, &ask);
     assert_int_not_equal(ask.req.err, PP_OK);
     redis_server_do(&servers[0], "CONFIG SET maxmemory 0");
-    assert_int_equal(dk_ask(k, 0, rows, 5, 1), 0);
+    assert_int_equal(dup_ask(k, 0, rows, 5, 1), 0);
 }
 
 static void bad_options(void **state)
@@ -193,17 +193,17 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(nearly_full, open_small, close_small),
         cmocka_unit_test_setup_teardown(full, open_small, close_small),
-        cmocka_unit_test_setup_teardown(keys_expire, dk_open, dk_close),
-        cmocka_unit_test_setup_teardown(wiped, dk_open, dk_close),
-        cmocka_unit_test_setup_teardown(down, dk_open, dk_close),
-        cmocka_unit_test_setup_teardown(memory_runs_out, dk_open, dk_close),
+        cmocka_unit_test_setup_teardown(keys_expire, dup_open, dup_close),
+        cmocka_unit_test_setup_teardown(wiped, dup_open, dup_close),
+        cmocka_unit_test_setup_teardown(down, dup_open, dup_close),
+        cmocka_unit_test_setup_teardown(memory_runs_out, dup_open, dup_close),
         cmocka_unit_test(bad_options),
     };
 
     for (int i = 0; i < 3; i++)
         redis_server_start(&servers[i]);
     int failed = pp_suite_dedupe(&subject);
-    dk_use(&subject);
+    dup_use(&subject);
     failed += cmocka_run_group_tests_name("redis dedupe", tests, NULL, NULL);
     for (int i = 0; i < 3; i++)
         redis_server_kill(&servers[i]);
