@@ -34,6 +34,15 @@ static struct pp_store_unpark *unpark(struct store_kit *k, const char *client, c
     return r;
 }
 
+/* Unparks the tasks of all clients on all hosts. */
+static struct pp_store_unpark *unpark_all(struct store_kit *k)
+{
+    struct pp_store_unpark *r = pp_arena_alloc(&k->arena, sizeof *r);
+    *r = (struct pp_store_unpark){.now_ms = k->now};
+    KIT_OK(k, unpark, r);
+    return r;
+}
+
 static void is_row(const struct pp_backlog_row *row, const char *client, uint8_t queue, int64_t due_ms)
 {
     assert_string_equal(row->client, client);
@@ -334,6 +343,10 @@ static void many_tasks_are_parked(void **state)
     assert_int_equal(r->tasks, BATCHES * PHOTOS);
     assert_int_equal(r->n_backlog, 1);
     assert_int_equal(sk_claim(k, "c", 0, 10)->n, 10);
+    assert_int_equal(park(k, MINUTE, 15 * MINUTE)->tasks, BATCHES * PHOTOS - 10);
+    r = unpark_all(k);
+    assert_int_equal(r->tasks, BATCHES * PHOTOS - 10);
+    assert_int_equal(r->n_backlog, 1);
     struct pp_store_backlog b = {0};
     KIT_OK(k, backlog, &b);
     assert_int_equal(b.n, 1);
@@ -361,6 +374,50 @@ static void several_hosts_in_one_call(void **state)
     r.n = 0;
     KIT_OK(k, park, &r);
     assert_int_equal(r.tasks, 0);
+}
+
+static void has_row(const struct pp_store_unpark *r, const char *client, uint8_t queue, int64_t due_ms)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < r->n_backlog; i++)
+        if (strcmp(r->backlog[i].client, client) == 0 && r->backlog[i].queue == queue) {
+            assert_int_equal(r->backlog[i].due_ms, due_ms);
+            n++;
+        }
+    assert_int_equal(n, 1); /* a queue has one row, however many hosts its tasks have */
+}
+
+static void all_hosts_are_unparked(void **state)
+{
+    struct store_kit *k = *state;
+    int64_t start = k->now, until = start + 15 * MINUTE;
+    assert_int_equal(unpark_all(k)->tasks, 0); /* the store has no task yet */
+    sk_plan(k, "c", "b_0", "z: late/h claimed/h");
+    const struct pp_task *late = sk_claim_photo(k, "c", "late");
+    assert_false(sk_back(k, KIT_WORKER, late, PP_SETTLE_RETRY, 1, start + 5 * MINUTE));
+    const struct pp_task *claimed = sk_claim_photo(k, "c", "claimed");
+    sk_plan(k, "c", "b_1", "a: p/h q/i r/free");
+    sk_plan(k, "d", "b_2", "a: p/i q/paused");
+    assert_int_equal(park(k, 10 * MINUTE, 15 * MINUTE)->tasks, 2);
+    park_row(k, (struct pp_park_row){"c", "i", until, until, false});
+    park_row(k, (struct pp_park_row){"d", "i", until, until, false});
+    park_row(k, (struct pp_park_row){"d", "paused", until, 0, true});
+    assert_int_equal(sk_claim(k, "d", 0, 10)->n, 0);
+    k->now += MINUTE;
+    struct pp_store_unpark *r = unpark_all(k);
+    assert_int_equal(r->tasks, 5);
+    assert_int_equal(r->n_backlog, 3);
+    has_row(r, "c", 0, k->now);
+    has_row(r, "c", 1, start + 5 * MINUTE);
+    has_row(r, "d", 0, k->now);
+    assert_int_equal(unpark_all(k)->tasks, 0);
+    assert_int_equal(sk_claim(k, "c", 0, 10)->n, 3);
+    assert_int_equal(sk_claim(k, "c", 1, 10)->n, 0);
+    struct pp_store_claim *c = sk_claim(k, "d", 0, 10);
+    assert_int_equal(c->n, 2);
+    for (size_t i = 0; i < c->n; i++)
+        assert_int_equal(c->tasks[i].wait_until_ms, 0);
+    assert_false(sk_final(k, KIT_WORKER, claimed, PP_OUTCOME_STORED));
 }
 
 /* Reads the clients of a host in pages of `limit`, and returns how many there are. */
@@ -483,6 +540,7 @@ static const struct CMUnitTest tests[] = {
     T(another_tier_does_not_unpark),
     T(many_tasks_are_parked),
     T(several_hosts_in_one_call),
+    T(all_hosts_are_unparked),
     T(a_host_has_clients),
     T(failures_are_forgotten),
     T(forgotten_failures_leave_the_bytes),

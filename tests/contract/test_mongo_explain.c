@@ -160,6 +160,15 @@ static void some_parks(struct store_kit *k)
     KIT_OK(k, unpark, &one);
     KIT_OK(k, unpark, &two);
     assert_true(one.tasks > 0 && two.tasks > 0);
+    struct pp_park_row again[6]; /* all tasks, so that the search finds most of what it examines */
+    for (size_t i = 0; i < 6; i++)
+        again[i] =
+            (struct pp_park_row){clients[i % 3], i < 3 ? "x" : "d", k->now + 1000, k->now + 2000, false};
+    struct pp_store_unpark all = {.now_ms = k->now};
+    park = (struct pp_store_park){.rows = again, .n = 6, .now_ms = k->now};
+    KIT_OK(k, park, &park);
+    KIT_OK(k, unpark, &all);
+    assert_true(all.tasks >= park.tasks && park.tasks > 0);
 }
 
 static void some_forgetting(struct store_kit *k)

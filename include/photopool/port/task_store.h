@@ -234,10 +234,11 @@ struct pp_store_park {
 
 /* Unparks the waiting tasks of a host: parked ones are due now, or at their own time if that is
  * later. None of the clients' waiting tasks on the host has a wait_until_ms afterwards. May be
- * repeated. */
+ * repeated. Without a domain, it does so with the waiting tasks of all clients on all hosts; this
+ * may read all tasks, so it is for the start of a process that is alone. */
 struct pp_store_unpark {
     struct pp_req req;
-    const char *domain;
+    const char *domain;         /* NULL: all hosts; then n and probes are 0 */
     const char *const *clients; /* n clients, each once */
     size_t n;
     /* Not 0: lets at most this many parked tasks out, as probes of the host: they are due now and

@@ -130,7 +130,7 @@ bool pp_ms_copy_park(struct pp_store_park *r, struct pp_arena *a)
 bool pp_ms_copy_unpark(struct pp_store_unpark *r, struct pp_arena *a)
 {
     const char **clients = elements(a, r->clients, r->n, sizeof *clients);
-    bool ok = clients && text(a, &r->domain);
+    bool ok = clients && maybe(a, &r->domain);
     for (size_t i = 0; ok && i < r->n; i++)
         ok = text(a, &clients[i]);
     r->clients = clients;

@@ -36,26 +36,40 @@ static bool probe_task(struct pp_task_times *times, const void *how, const struc
     return pp_task_probe(times, pp_ms_server_time(req, *(const int64_t *)how));
 }
 
+/* Changes a task, if it waits. Returns false if out of memory. */
+static bool change_task(struct changing *c, struct pp_ms_task *t, change_fn *change, const void *how)
+{
+    struct pp_task_times times = t->times;
+    if (t->state != PP_TASK_WAITING || !change(&times, how, c->req))
+        return true;
+    if (!pp_ms_backlog_add(c->backlog, &c->n_backlog, c->req->arena, t->photo->client->name, t->queue,
+                           pp_ms_our_time(c->req, times.due_ms)))
+        return false;
+    pp_ms_task_requeue(c->s, t, t->queue, times);
+    c->tasks++;
+    return true;
+}
+
+/* Changes the waiting tasks of all clients on all hosts. Returns false if out of memory. */
+static bool change_all(struct changing *c, change_fn *change, const void *how)
+{
+    bool ok = true;
+    pp_list_each (at, &c->s->tasks)
+        ok = ok && change_task(c, pp_container_of(at, struct pp_ms_task, node), change, how);
+    return ok;
+}
+
 /* Changes the waiting tasks of a client on a host. Returns false if out of memory. */
 static bool change_tasks(struct changing *c, const char *client, const char *domain, change_fn *change,
                          const void *how)
 {
     struct pp_ms_client *owner = pp_ms_client(c->s, client, false);
     struct pp_ms_domain *d = owner ? pp_ms_domain(owner, domain, false) : NULL;
-    for (struct pp_node *at = d ? d->tasks.head.next : NULL; d && at != &d->tasks.head; at = at->next) {
-        struct pp_ms_task *t = pp_container_of(at, struct pp_ms_task, in_domain);
-        struct pp_task_times times = t->times;
-        if (c->tasks == c->most)
-            break;
-        if (t->state != PP_TASK_WAITING || !change(&times, how, c->req))
-            continue;
-        if (!pp_ms_backlog_add(c->backlog, &c->n_backlog, c->req->arena, client, t->queue,
-                               pp_ms_our_time(c->req, times.due_ms)))
-            return false;
-        pp_ms_task_requeue(c->s, t, t->queue, times);
-        c->tasks++;
-    }
-    return true;
+    bool ok = true;
+    struct pp_node *at = d ? d->tasks.head.next : NULL;
+    for (; d && ok && c->tasks < c->most && at != &d->tasks.head; at = at->next)
+        ok = change_task(c, pp_container_of(at, struct pp_ms_task, in_domain), change, how);
+    return ok;
 }
 
 enum pp_err pp_ms_run_park(struct pp_memory_store *s, struct pp_store_park *r)
@@ -75,10 +89,12 @@ enum pp_err pp_ms_run_park(struct pp_memory_store *s, struct pp_store_park *r)
 enum pp_err pp_ms_run_unpark(struct pp_memory_store *s, struct pp_store_unpark *r)
 {
     struct changing c = {.s = s, .req = &r->req, .most = r->probes ? r->probes : UINT64_MAX};
-    bool ok = true;
-    r->backlog = c.backlog = pp_arena_array(r->req.arena, r->n * PP_QUEUES, sizeof *c.backlog);
+    size_t clients = r->domain ? r->n : HASH_COUNT(s->clients);
+    pp_assert(r->domain || (r->n == 0 && r->probes == 0), "clients or probes without a host");
+    r->backlog = c.backlog = pp_arena_array(r->req.arena, clients * PP_QUEUES, sizeof *c.backlog);
     if (!c.backlog)
         return PP_ENOMEM;
+    bool ok = r->domain || change_all(&c, unpark_task, &r->now_ms);
     for (size_t i = 0; i < r->n && ok; i++)
         ok = change_tasks(&c, r->clients[i], r->domain, r->probes ? probe_task : unpark_task, &r->now_ms);
     r->tasks = c.tasks;

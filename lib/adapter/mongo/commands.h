@@ -202,6 +202,10 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
     X(UNPARK_FIND, FIND, PHOTOS, "host",                                                                     \
       "{" MG_ON_HOST ", '$or': [{'t.pk': " MG_YES "}, {'t.wu': " MG_YES "}]}", "",                           \
       "'projection': {'t.q': 1, 't.due': 1, 't.pk': 1, 't.wu': 1}")                                          \
+    X(UNPARK_FIND_ALL, FIND, PHOTOS, "host",                                                                 \
+      "{'t.d': " MG_YES ", 't.s': 1, '$or': [{'t.pk': " MG_YES "}, {'t.wu': " MG_YES "}]}", "",              \
+      "'sort': {'t.d': 1, 'c': 1},"                                                                          \
+      " 'projection': {'c': 1, 't.d': 1, 't.q': 1, 't.due': 1, 't.pk': 1, 't.wu': 1}")                       \
     X(UNPARK, UPDATE_MANY, PHOTOS, "_id_", "{" MG_ON_HOST ", '_id': {'$in': '?keys:K'}}",                    \
       "[{'$set': {'t.due': {'$min': ['$t.due', {'$cond': ['$t.pk',"                                          \
       " {'$max': ['$t.pk', {'$add': ['?now:i', {'$mod': ['$t.pk', 1]}]}]}, '$t.due']}]}}}, " MG_SECOND_BACK  \

@@ -82,25 +82,49 @@ static void add_task(struct change *c, const bson_t *row)
     c->keys[c->n++] = pp_mg_id_key(c->t, row);
 }
 
+/* Adds a row of c->client to the answer, or lets its row of this queue be due earlier. */
+static void add_row(struct change *c, uint8_t queue, int64_t due_ms)
+{
+    for (size_t i = c->n_backlog; i-- > 0;) {
+        struct pp_backlog_row *row = &c->backlog[i];
+        if (row->queue != queue || strcmp(row->client, c->client) != 0)
+            continue;
+        row->due_ms = due_ms < row->due_ms ? due_ms : row->due_ms;
+        return;
+    }
+    const char *client = pp_mg_text(c->t, c->arena, c->client);
+    if (client && pp_mg_grow(c->t, c->arena, &c->backlog, sizeof *c->backlog, c->n_backlog, &c->cap))
+        c->backlog[c->n_backlog++] = (struct pp_backlog_row){client, queue, due_ms};
+}
+
 static void add_rows(struct change *c)
 {
-    const char *client = NULL;
-    for (uint8_t q = 0; q < PP_QUEUES && c->t->err == PP_OK; q++) {
-        if (c->due[q] == INT64_MAX)
-            continue;
-        client = client ? client : pp_mg_text(c->t, c->arena, c->client);
-        if (pp_mg_grow(c->t, c->arena, &c->backlog, sizeof *c->backlog, c->n_backlog, &c->cap))
-            c->backlog[c->n_backlog++] = (struct pp_backlog_row){client, q, pp_mg_our_ms(c->t, c->due[q])};
-    }
+    for (uint8_t q = 0; q < PP_QUEUES && c->t->err == PP_OK; q++)
+        if (c->due[q] != INT64_MAX)
+            add_row(c, q, pp_mg_our_ms(c->t, c->due[q]));
+}
+
+/* Prepares for the tasks of the next client and host. */
+static void begin_pair(struct change *c)
+{
+    c->keys = c->keys ? c->keys : pp_mg_array(c->t, PP_MG_COMMAND_DOCS, sizeof *c->keys);
+    for (int q = 0; q < PP_QUEUES; q++)
+        c->due[q] = INT64_MAX;
+}
+
+/* Changes the tasks of c->client on c->domain that are not changed yet. */
+static void end_pair(struct change *c)
+{
+    if (c->t->err == PP_OK)
+        change_slice(c);
+    add_rows(c);
 }
 
 /* Changes the tasks of c->client on c->domain. */
 static void change_tasks(struct change *c)
 {
     struct pp_mg_thread *t = c->t;
-    c->keys = c->keys ? c->keys : pp_mg_array(t, PP_MG_COMMAND_DOCS, sizeof *c->keys);
-    for (int q = 0; q < PP_QUEUES; q++)
-        c->due[q] = INT64_MAX;
+    begin_pair(c);
     if (c->update == MQ_UNPARK)
         pp_mg_query(t, MQ_UNPARK_FIND, "ss", c->domain, c->client);
     else if (c->update == MQ_PROBE)
@@ -112,9 +136,32 @@ static void change_tasks(struct change *c)
         if (c->n == PP_MG_COMMAND_DOCS)
             change_slice(c);
     }
-    if (t->err == PP_OK)
-        change_slice(c);
-    add_rows(c);
+    end_pair(c);
+}
+
+/* Unparks the tasks of all clients on all hosts. The index gives the tasks of a client on a host
+ * together. */
+static void unpark_all(struct change *c)
+{
+    struct pp_mg_thread *t = c->t;
+    begin_pair(c);
+    pp_mg_query(t, MQ_UNPARK_FIND_ALL, "");
+    for (const bson_t *row; (row = pp_mg_next(t));) {
+        const char *domain = pp_mg_doc_text(row, "t.d"), *client = pp_mg_doc_text(row, "c");
+        pp_mg_require(t, domain && client, PP_ECORRUPT);
+        if (t->err != PP_OK)
+            return;
+        if (!c->client || strcmp(domain, c->domain) != 0 || strcmp(client, c->client) != 0) {
+            end_pair(c);
+            begin_pair(c);
+            c->domain = pp_mg_copy(t, row, "t.d");
+            c->client = pp_mg_copy(t, row, "c");
+        }
+        add_task(c, row);
+        if (c->n == PP_MG_COMMAND_DOCS)
+            change_slice(c);
+    }
+    end_pair(c);
 }
 
 void pp_mg_park(struct pp_mg_thread *t, struct pp_store_park *r)
@@ -142,6 +189,9 @@ void pp_mg_unpark(struct pp_mg_thread *t, struct pp_store_unpark *r)
                        .update = r->probes ? MQ_PROBE : MQ_UNPARK,
                        .most = r->probes ? r->probes : UINT64_MAX,
                        .now_ms = pp_mg_server_ms(t, r->now_ms)};
+    pp_assert(r->domain || (r->n == 0 && r->probes == 0), "clients or probes without a host");
+    if (!r->domain)
+        unpark_all(&c);
     for (size_t i = 0; i < r->n && c.tasks < c.most && t->err == PP_OK; i++) {
         c.client = r->clients[i];
         change_tasks(&c);

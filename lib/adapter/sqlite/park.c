@@ -2,8 +2,8 @@
  * the clients of a host; forgets recorded failures.
  *
  * The operations that write are cut into slices (cancel.c). The index tasks_host gives the tasks of
- * a client on a host in the order of planning; a slice continues after the last task that the one
- * before it read. */
+ * a client on a host in the order of planning, the table itself those of all hosts; a slice
+ * continues after the last task that the one before it read. */
 #include "base/check.h"
 #include "store.h"
 
@@ -12,9 +12,9 @@ enum { PARK_SCAN = 20000, PARK_CHANGES = 1000 };
 
 /* --- park, unpark --- */
 
-/* A waiting task, from a row of PP_Q_TASK_ON_HOST, with its new times. */
+/* A waiting task, from a row of PP_Q_TASK_ON_HOST or PP_Q_TASK_AFTER, with its new times. */
 struct parked {
-    int64_t num;
+    int64_t num, client;
     uint8_t queue;
     struct pp_task_times times;
 };
@@ -27,8 +27,9 @@ struct slice {
     size_t seen, n; /* numbers of tasks that were read, and that change */
     uint64_t most;  /* at most this many tasks change in all slices */
     uint64_t tasks; /* number of tasks that this slice and those before it have changed */
-    size_t at;      /* number of the pair (client, domain) that the slice is at */
-    int64_t last;   /* number of the last task of this pair that was read */
+    /* Number of the pair (client, domain) that the slice is at. All hosts together are one pair. */
+    size_t at;
+    int64_t last; /* number of the last task of this pair that was read */
     struct pp_sw_rows *rows;
 };
 
@@ -54,26 +55,45 @@ static bool probe_task(struct pp_task_times *times, const void *how, int64_t now
     return pp_task_probe(times, now_ms);
 }
 
-/* Collects the tasks of the pair that `change` changes. Returns true if all tasks of the pair have
- * been read. */
-static bool collect(struct slice *s, int64_t client, int64_t domain, change_fn *change, const void *how,
-                    int64_t now_ms)
+/* Returns how many more tasks the slice may read. */
+static int64_t room(const struct slice *s)
+{
+    return (int64_t)(PARK_SCAN - s->seen);
+}
+
+/* Collects the tasks of the pair, which are the rows of `st`, that `change` changes. Returns true
+ * if all tasks of the pair have been read. */
+static bool collect(struct slice *s, sqlite3_stmt *st, change_fn *change, const void *how, int64_t now_ms)
 {
     size_t seen = s->seen;
-    int64_t room = (int64_t)(PARK_SCAN - s->seen);
-    sqlite3_stmt *st = pp_sq_bind(&s->w->db, PP_Q_TASK_ON_HOST, "iiii", domain, client, s->last, room);
     s->n = 0;
     while (s->n < PARK_CHANGES && s->tasks + s->n < s->most && pp_sq_row(&s->w->db, st)) {
         struct parked *p = &s->found[s->n];
         seen++;
         s->last = pp_sq_col(st, 0);
-        *p = (struct parked){
-            s->last, (uint8_t)pp_sq_col(st, 2), {pp_sq_col(st, 5), pp_sq_col(st, 6), pp_sq_col(st, 7)}};
+        *p = (struct parked){s->last,
+                             pp_sq_col(st, 8),
+                             (uint8_t)pp_sq_col(st, 2),
+                             {pp_sq_col(st, 5), pp_sq_col(st, 6), pp_sq_col(st, 7)}};
         s->n += pp_sq_is_null(st, 1) && change(&p->times, how, now_ms);
     }
     pp_sq_done(st);
     s->seen = seen;
     return s->tasks + s->n == s->most || (s->n < PARK_CHANGES && seen < PARK_SCAN);
+}
+
+/* Stores the new times of the tasks that were collected. */
+static void change_found(struct slice *s)
+{
+    struct pp_sw *w = s->w;
+    for (size_t i = 0; i < s->n && w->db.err == PP_OK; i++) {
+        const struct parked *p = &s->found[i];
+        pp_sq_run(&w->db, PP_Q_TASK_TIMES, "iiii", p->num, p->times.due_ms, p->times.own_ms,
+                  p->times.wait_until_ms);
+        pp_sw_rows_add(w, s->rows, s->arena, pp_sq_name_text(&w->names, p->client), p->queue,
+                       p->times.due_ms);
+    }
+    s->tasks += s->n;
 }
 
 /* Changes the tasks of one pair. Returns true if all of them have been read. */
@@ -85,14 +105,19 @@ static bool change_pair(struct slice *s, const char *client, const char *domain,
     int64_t domain_num = pp_sq_name_num(&w->names, PP_NAME_DOMAIN, domain);
     if (!client_num || !domain_num)
         return true;
-    bool all = collect(s, client_num, domain_num, change, how, now_ms);
-    for (size_t i = 0; i < s->n && w->db.err == PP_OK; i++) {
-        const struct parked *p = &s->found[i];
-        pp_sq_run(&w->db, PP_Q_TASK_TIMES, "iiii", p->num, p->times.due_ms, p->times.own_ms,
-                  p->times.wait_until_ms);
-        pp_sw_rows_add(w, s->rows, s->arena, client, p->queue, p->times.due_ms);
-    }
-    s->tasks += s->n;
+    bool all =
+        collect(s, pp_sq_bind(&w->db, PP_Q_TASK_ON_HOST, "iiii", domain_num, client_num, s->last, room(s)),
+                change, how, now_ms);
+    change_found(s);
+    return all;
+}
+
+/* Unparks the tasks of all clients on all hosts. Returns true if all tasks have been read. */
+static bool unpark_all(struct slice *s, int64_t now_ms)
+{
+    bool all =
+        collect(s, pp_sq_bind(&s->w->db, PP_Q_TASK_AFTER, "ii", s->last, room(s)), unpark_task, NULL, now_ms);
+    change_found(s);
     return all;
 }
 
@@ -150,16 +175,20 @@ enum pp_err pp_sw_unpark(struct pp_sw *w, struct pp_store_unpark *r)
     struct slice s = {.w = w, .arena = r->req.arena, .rows = &rows};
     s.most = r->probes ? r->probes : UINT64_MAX;
     change_fn *change = r->probes ? probe_task : unpark_task;
+    size_t n_pairs = r->domain ? r->n : 1;
+    pp_assert(r->domain || (r->n == 0 && r->probes == 0), "clients or probes without a host");
     if (!begin_slice(&s))
         return w->db.err;
     if (s.at > 0 || s.last > 0)
         rows = (struct pp_sw_rows){r->backlog, r->n_backlog, r->n_backlog};
-    while (s.at < r->n && s.seen < PARK_SCAN && w->db.err == PP_OK) {
-        if (!change_pair(&s, r->clients[s.at], r->domain, change, NULL, r->now_ms))
+    while (s.at < n_pairs && s.seen < PARK_SCAN && w->db.err == PP_OK) {
+        bool all = r->domain ? change_pair(&s, r->clients[s.at], r->domain, change, NULL, r->now_ms)
+                             : unpark_all(&s, r->now_ms);
+        if (!all)
             break;
         next_pair(&s);
     }
-    end_slice(&s, r->n);
+    end_slice(&s, n_pairs);
     r->tasks = s.tasks;
     r->backlog = rows.rows;
     r->n_backlog = rows.n;

@@ -174,8 +174,10 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
     X(TASK_LOST,                                                                                             \
       "UPDATE tasks SET worker=NULL, lease=NULL, queue=?2, due=?3, losses=?4, own=0, until=0 WHERE num=?1")  \
     X(TASK_ON_HOST,                                                                                          \
-      "SELECT num, worker, queue, tier, attempts, due, own, until FROM tasks INDEXED BY tasks_host"          \
+      "SELECT num, worker, queue, tier, attempts, due, own, until, client FROM tasks INDEXED BY tasks_host"  \
       " WHERE domain=?1 AND client=?2 AND num>?3 ORDER BY num LIMIT ?4")                                     \
+    X(TASK_AFTER, "SELECT num, worker, queue, tier, attempts, due, own, until, client FROM tasks"            \
+                  " WHERE num>?1 ORDER BY num LIMIT ?2")                                                     \
     X(TASK_HOST_CLIENT,                                                                                      \
       "SELECT t.client, n.name FROM tasks t INDEXED BY tasks_host CROSS JOIN names n ON n.num=t.client"      \
       " WHERE t.domain=?1 AND t.client>?2 AND t.worker IS NULL ORDER BY t.client LIMIT 1")                   \

@@ -283,7 +283,7 @@ static void set_timer(struct pp_hosts *h)
 {
     bool may_lead = h->o.params->sole_worker || (h->o.roles & PP_ROLE_CRON);
 
-    if (h->errands.n + h->ordered.n > 0 || (may_lead && h->open.n > 0))
+    if (h->fresh || h->errands.n + h->ordered.n > 0 || (may_lead && h->open.n > 0))
         wake(h, PP_HOSTS_TICK_MS);
     if (h->slow.n > 0)
         wake(h, SLOW_COUNT_MS);
@@ -347,6 +347,9 @@ struct pp_hosts *pp_hosts_open(const struct pp_hosts_options *options)
         free(h);
         return NULL;
     }
+    h->fresh = options->params->sole_worker;
+    if (h->fresh)
+        wake(h, 0);
     return h;
 }
 

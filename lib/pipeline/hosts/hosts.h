@@ -72,7 +72,8 @@ struct pp_hosts_options {
     void *data;
 };
 
-/* Opens an empty table. All pointers in the options must outlive it. Returns NULL when out of
+/* Opens an empty table. In a process that is alone, all parked tasks of the store are unparked soon
+ * after. All pointers in the options must outlive it. Returns NULL when out of
  * memory. */
 struct pp_hosts *pp_hosts_open(const struct pp_hosts_options *options);
 /* Sends what is not sent yet, and starts no more requests. */

@@ -57,6 +57,8 @@ struct pp_hosts {
     struct pp_timer *timer;
     int64_t repeated_ms; /* loop time at which the leader last repeated its decisions */
     bool led, stopped;
+    /* This process is alone, and has not yet unparked what the process before it has parked. */
+    bool fresh;
     /* the errand in flight */
     struct pp_ask ask;
     struct host *busy; /* the host of the errand; NULL: none is in flight */

@@ -6,7 +6,10 @@
  * page by one update a client. One errand is in flight at a time; each host has at most one. A
  * failed errand is repeated; every step may be done twice. If the leader dies in between, the next
  * one parks again what is not closed; tasks that stay parked come back by themselves at the end of
- * their wait, and start if the breaker is closed (pp_hosts_gate()). */
+ * their wait, and start if the breaker is closed (pp_hosts_gate()).
+ *
+ * A process that is alone knows no open breaker when it starts, and there is no other leader. So it
+ * first unparks the tasks of all hosts. Until the store has done so, no errand begins. */
 #include <stdio.h>
 #include <string.h>
 
@@ -154,8 +157,33 @@ static void read_page(struct pp_hosts *h)
         end_errand(h, err);
 }
 
+/* --- the start of a process that is alone --- */
+
+static void on_all_unparked(void *data, enum pp_err err)
+{
+    struct pp_hosts *h = data;
+
+    if (err != PP_OK)
+        return; /* the tick tries again */
+    h->fresh = false;
+    if (h->r.unpark.n_backlog > 0)
+        h->o.coordinator->ops->announce(h->o.coordinator, h->r.unpark.backlog, h->r.unpark.n_backlog);
+    hosts_run_errands(h);
+}
+
+static void unpark_all(struct pp_hosts *h)
+{
+    h->r.unpark = (struct pp_store_unpark){.req = pp_ask_request(&h->ask, on_all_unparked),
+                                           .now_ms = pp_loop_wall(h->o.loop)};
+    pp_ask_submitted(&h->ask, h->o.store->ops->unpark(h->o.store, &h->r.unpark));
+}
+
 void hosts_run_errands(struct pp_hosts *h)
 {
+    if (h->fresh && !h->stopped && pp_ask_ready(&h->ask))
+        unpark_all(h);
+    if (h->fresh)
+        return;
     while (!h->stopped && !h->busy && pp_ask_ready(&h->ask) && !pp_list_empty(&h->errands)) {
         struct host *host = pp_container_of(pp_list_pop(&h->errands), struct host, errand_node);
         h->busy = host;
