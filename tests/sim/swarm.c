@@ -280,8 +280,8 @@ static const struct sim_field fields[] = {
     FAULT(upgrade_every_ms, DAY_MS),
     FAULT(high_water, 1000000),
     FAULT(filter_kib, 1 << 20),
-    OTHER(filter_age_ms, 1, DAY_MS),
     FAULT(weights, 100),
+    OTHER(filter_age_ms, 1, DAY_MS),
 #undef FIELD
 #undef SIZE
 #undef FAULT

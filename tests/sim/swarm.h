@@ -58,8 +58,8 @@ struct sim_swarm {
     unsigned embedded;   /* 1: the only process, which has all roles, is that of `photopool up` */
     uint32_t high_water; /* of the ingest queue, in photos; 0: no batch is refused */
     uint32_t filter_kib; /* size of the filter of known photos; 0: there is none */
+    uint32_t weights;    /* workers have weights from 1 to this; 0: as 1 */
     int64_t filter_age_ms;
-    uint32_t weights; /* workers have weights from 1 to this; 0: as 1 */
 };
 
 /* Draws a swarm from its seed. */
