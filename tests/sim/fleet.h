@@ -98,8 +98,8 @@ struct sim_fleet {
     struct sim_node nodes[SIM_PROCESSES_MAX];
     size_t n_nodes;
     struct sim_judge *judge;
-    struct sim_due *due;     /* what is due of cancelled and replayed batches */
-    struct sim_legal *legal; /* watches the task store */
+    struct sim_due *due;           /* what is due of cancelled and replayed batches */
+    struct sim_legal *legal;       /* watches the task store */
     struct sim_patience *patience; /* what is due of hosts with outages */
     struct sim_bounds *bounds;
     struct sim_imports *imports;

@@ -1,10 +1,10 @@
 /* outages.h: the outages of made-up hosts: for a while a host fails in one way, and then it is well
  * again. Pure: an outage is a function of the seed, the host and the time.
  *
- *   REFUSED  connections are refused        SERVER_500, SERVER_503  this status to all
- *   RESET    connections break              TIMEOUT  no answer
- *   DNS      the name does not exist        DRIP     photos come so slowly that no deadline is met
- *   TLS      the certificate has expired    ABSENT_404, ABSENT_403, HTML  all photos seem to be gone
+ *   REFUSED  connections are refused        500, 503  this status to all
+ *   RESET    connections break              TIMEOUT   no answer
+ *   DNS      the name does not exist        DRIP      photos come too slowly for any deadline
+ *   TLS      the certificate has expired    404, 403, HTML  all photos seem to be gone
  *
  * To add a kind: a value here, and what it does in behave.c. */
 #ifndef PP_SIM_OUTAGES_H

@@ -21,7 +21,7 @@ enum {
     PHOTOS_MIN = 20     /* a host with so many photos has photos */
 };
 
-/* A host, counted since `since_ms`. */
+/* A host. Its photos, `other`, `outages` and `counted` are counted since `since_ms`. */
 struct host {
     UT_hash_handle hh;
     int64_t since_ms;       /* the time of the disturbance since which it is counted */
@@ -129,7 +129,7 @@ static struct host *host_of(struct sim_patience *p, const char *name)
         return h;
     h->since_ms = p->f->disturbed_ms;
     h->photos = h->other = 0;
-    h->outages = h->run = h->counted = 0;
+    h->outages = h->counted = 0;
     h->seen_ms = 0;
     return h;
 }

@@ -1,12 +1,13 @@
 /* patience.h: what is due of photo hosts with outages (API.md section 5). A part of the judge:
  *
- *   I12    A photo that its host has is not recorded as missing because the host answers for a while
- *          that all its photos are gone. Excused is what the product must believe: fewer than
- *          PP_BREAKER_PHOTOS photos in a row, seen by processes that hear each other; a host that
- *          seldom had photos, or whose answers were odd before; all after hosts.believe.
- *   hosts  A host whose breaker is open gets no request that began GRACE_MS after that, and while it
- *          is half-open, 1, 2, 4, ... at a time. An open breaker is half-open after its interval.
- *          The view of the leader counts.
+ *   I12    A photo that its host has is not recorded as missing because the host answers for a
+ *          while that all its photos are gone. A worker that knows of the outage never does it.
+ *          Nor does any worker after PP_BREAKER_PHOTOS photos in a row, if all processes heard each
+ *          other, if the host had photos before, and if it is its first such outage. After
+ *          hosts.believe all may be recorded.
+ *   hosts  A host whose breaker is open gets no request that began GRACE_MS after that; while it is
+ *          half-open, it gets 1, 2, 4, ... at a time. An open breaker is half-open after its
+ *          interval. The view of the leader counts.
  *
  * A fault that keeps processes from hearing each other excuses what follows in DISTURBED_MS; after
  * it, the judge counts the photos of hosts anew, as a new leader does. */
