@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "core/entry.h"
 #include "format/ids.h"
+#include "http_client.h"
 #include "mongo_server.h"
 #include "pipeline/fetch/keep.h"
 #include "pipeline/plan/plan.h"
@@ -230,8 +231,14 @@ static void write_hosts(const struct world *w, const char *lines)
 
 void world_hosts(struct world *w, const char *lines)
 {
+    struct pp_hc c;
+    struct pp_hc_answer a;
     write_hosts(w, lines);
-    assert_int_equal(kill(w->origin.pid, SIGHUP), 0);
+    pp_hc_open(&c, w->loop, NULL, w->origin.port);
+    pp_hc_puts(&c, "POST /_reload HTTP/1.1\r\nHost: origin\r\nContent-Length: 0\r\n\r\n");
+    assert_true(pp_hc_read(&c, &a, false));
+    assert_int_equal(a.status, 200);
+    pp_hc_close(&c);
 }
 
 int world_setup(void **state)

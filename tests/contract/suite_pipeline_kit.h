@@ -94,8 +94,8 @@ void world_store_client(struct world *w, const struct pp_client *client);
 /* Stores the settings of a client and announces them to the pipeline. */
 void world_put_client(struct world *w, const struct pp_client *client);
 
-/* Makes the origin's hosts behave as `lines` say (loadtest/origin): HOST key=value ... It does so
- * soon after this function has returned. */
+/* Makes the origin's hosts behave as `lines` say (loadtest/origin): HOST key=value ... The pipeline
+ * must be open. */
 void world_hosts(struct world *w, const char *lines);
 
 /* Waits until at least n requests of a client have ended at the origin. */
