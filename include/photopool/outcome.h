@@ -63,7 +63,7 @@ static inline bool pp_outcome_has_code(enum pp_outcome_kind kind)
     X(retry_at, time, ERROR, 6, NO_BYTES, "ra") /* if SKIPPED, no retry before this time; 0: none */    \
     X(detail, text, CODE, 5, BIT4, "d")         /* a sentence that says more, <= 255 bytes, or NULL */  \
     X(checked_at, time, ERROR, 7, BIT2, "ca")   /* when the host was asked last; 0: it was not asked */ \
-    X(skips_left, u32, ERROR, 8, BIT3, "sl")    /* if SKIPPED: how many more imports are SKIPPED */  \
+    X(skips_left, u32, ERROR, 8, BIT3, "sl")    /* if SKIPPED: how many more imports are SKIPPED */     \
     X(shared, flag, KNOWN, 9, BIT5, "sh")       /* another task's fetch gave the outcome */
 
 /* The C types of the fields, and for each type a test whether a value is not 0 or NULL. Times are

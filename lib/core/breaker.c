@@ -68,9 +68,9 @@ static double absent_share(const struct pp_host_stats *s, int64_t now_ms, double
     return *photos > 0 ? w.absent / *photos : 0;
 }
 
-/* Returns the usual absent share of the host. Without a closed slice it is that of the photos before
- * the latest absent ones in a row; 1 if there are none: a host that has never had a photo is the
- * merchant's fault. */
+/* Returns the usual absent share of the host. Without a closed slice it is that of the photos
+ * before the latest absent ones in a row; 1 if there are none: a host that has never had a photo is
+ * the merchant's fault. */
 static double usual_absent(const struct pp_host_stats *s)
 {
     struct pp_host_counts open = pp_host_open(s);

@@ -98,7 +98,7 @@ uint32_t ddk_owner(struct dedupe_kit *k, int i, const struct pp_dedupe_row *row,
 }
 
 uint32_t ddk_replace(struct dedupe_kit *k, int i, const struct pp_dedupe_row *row, uint32_t owner,
-                    uint32_t next)
+                     uint32_t next)
 {
     struct pp_dedupe_change c = {.owner = owner, .next = next};
     struct pp_dedupe_replace r = {.rows = &c, .n = 1};

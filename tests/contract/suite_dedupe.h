@@ -51,11 +51,11 @@ int ddk_close(void **state);
 
 /* Fills in the common part of a request, submits it to port i, and turns the loop until it is
  * answered. */
-#define DK_RUN(k, i, op, r)                                                                \
-    do {                                                                                   \
+#define DK_RUN(k, i, op, r)                                                                 \
+    do {                                                                                    \
         (r)->req = (struct pp_req){.done = ddk_on_done, .data = (k), .arena = &(k)->arena}; \
-        (k)->done = false;                                                                 \
-        assert_int_equal((k)->ports[i]->ops->op((k)->ports[i], (r)), PP_OK);               \
+        (k)->done = false;                                                                  \
+        assert_int_equal((k)->ports[i]->ops->op((k)->ports[i], (r)), PP_OK);                \
         ddk_wait(k);                                                                        \
     } while (0)
 #define DK_DUE(k, i, op, r, due)                                          \
@@ -74,6 +74,6 @@ size_t ddk_ask(struct dedupe_kit *k, int i, struct pp_dedupe_row *rows, size_t n
 uint32_t ddk_owner(struct dedupe_kit *k, int i, const struct pp_dedupe_row *row, uint32_t asks);
 /* Replaces an owner; returns the other owner. */
 uint32_t ddk_replace(struct dedupe_kit *k, int i, const struct pp_dedupe_row *row, uint32_t owner,
-                    uint32_t next);
+                     uint32_t next);
 
 #endif

@@ -840,8 +840,8 @@ static void plan_in_redis(struct kit *k, const char *batch)
     DUE(k, k->redis, ack, &ack, PP_OK);
 }
 
-/* The entry is in the journal's file, but another node has planned it while this node was down. The
- * journal asks before it says anything of the entry: whether it has read its file by then or not. */
+/* The entry is in the journal's file, but another node has planned it while this node was down.
+ * The journal asks before it says anything of the entry: whether it has read its file by then or not. */
 static void planned_while_the_node_was_down(void **state)
 {
     struct kit *k = *state;

@@ -1,5 +1,5 @@
-/* test_pipeline_hosts.c: photos of hosts that are down. Their breaker opens, their tasks wait in the
- * store without being claimed, and no outage is recorded as a photo's fault (I12). The origin's
+/* test_pipeline_hosts.c: photos of hosts that are down. Their breaker opens, their tasks wait in
+ * the store without being claimed, and no outage is recorded as a photo's fault (I12). The origin's
  * requests show what was asked. */
 #include "pipeline/hosts/hosts.h"
 #include "suite_pipeline_kit.h"
@@ -47,8 +47,8 @@ static void open_world(struct world *w)
     assert_int_equal(world_finished(w, "b_0").photos[PP_OUTCOME_STORED], 40);
 }
 
-/* Waits until the breaker is open and all that was claimed has come back. It opens by answers, which
- * take real time, before the first failure is believed. */
+/* Waits until the breaker is open and all that was claimed has come back. It opens by answers,
+ * which take real time, before the first failure is believed. */
 static void until_open(struct world *w)
 {
     w->step_ms = REAL_MS;

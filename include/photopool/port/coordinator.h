@@ -197,7 +197,8 @@ enum pp_notice_kind {
     /* a: a host; b: the data set of decisions ("" for an order); v: the leader's decision about the
      * host's breaker, or an operator's order (pipeline/hosts) */
     PP_NOTICE_BREAKER,
-    /* a: a host; v: how far its slow-down has grown, in ms, and how long it lasts (core/slow_down.h) */
+    /* a: a host; v: how far its slow-down (core/slow_down.h) has grown, and how long it lasts, in
+     * ms */
     PP_NOTICE_SLOW,
     PP_NOTICE_KINDS
 };
@@ -257,7 +258,8 @@ struct pp_coordinator_ops {
     /* Returns the i-th neighbour on the ring of this process's worker, from memory: of each kind
      * the PP_NEAR_MAX workers before it and after it, or all if there are fewer; false past the
      * last. Workers of one kind are consecutive, in the order of their positions. Only id, tiers,
-     * capacity, weight and started_at of `info` are set. It is valid until control returns to the loop. */
+     * capacity, weight and started_at of `info` are set. It is valid until control returns to the
+     * loop. */
     bool (*neighbour)(struct pp_coordinator *c, size_t i, struct pp_worker_info *info);
     /* Returns how many workers are on the ring, as of the last heartbeat. */
     uint32_t (*ring_size)(struct pp_coordinator *c);

@@ -43,8 +43,8 @@ struct pp_claimer_options {
     struct pp_fetch_factory factory; /* This factory opens the adapters of each fetch loop. */
     struct pp_lane *keep_lane;
     struct pp_blob_store *blobs;
-    struct pp_gate *gate;   /* While it is closed, the claimer claims nothing. */
-    struct pp_hosts *hosts; /* Says whether a photo's host may be requested. */
+    struct pp_gate *gate;     /* While it is closed, the claimer claims nothing. */
+    struct pp_hosts *hosts;   /* Says whether a photo's host may be requested. */
     struct pp_dedupe *dedupe; /* NULL: each task fetches its URL itself. */
     /* The claimer calls this when a transfer has finished. The receiver must call
      * pp_claimer_settled() for the transfer, possibly before this callback returns. */

@@ -50,7 +50,7 @@ struct pp_params {
     struct pp_retry_params retry;
     /* --- photo hosts that are down; reloadable --- */
     int64_t hosts_wait_ms;    /* a task waits at most this long for its host, then it fails */
-    int64_t hosts_doubt_ms; /* absent photos of a host that answers little else are believed after this */
+    int64_t hosts_doubt_ms;   /* absent photos of a host that answers little else are believed after this */
     int64_t hosts_believe_ms; /* failures that are held back for an outage are final after this */
     /* --- parameters of the learned routes; reloadable --- */
     int64_t router_interval_ms, router_half_life_ms;

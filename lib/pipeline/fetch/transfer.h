@@ -79,8 +79,8 @@ struct pp_transfer {
     /* The host of the last redirect's target, which then gave the outcome; "": the task's host
      * did. */
     char hop_host[256];
-    bool slowed; /* The host that gave the outcome answered 429 or 503. */
-    char detail[256];    /* The buffer for the text of outcome.detail. */
+    bool slowed;      /* The host that gave the outcome answered 429 or 503. */
+    char detail[256]; /* The buffer for the text of outcome.detail. */
 
     void *run;                  /* The runner's struct fetch_run for this transfer. */
     int64_t ended_ms;           /* the settler got the transfer at this loop time */

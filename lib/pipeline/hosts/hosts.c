@@ -1,4 +1,5 @@
-/* hosts.c: opens and closes the table of hosts; the tick; what workers, planners and the API ask. */
+/* hosts.c: opens and closes the table of hosts; the tick; what workers, planners and the API
+ * ask. */
 #include "pipeline/hosts/hosts.h"
 
 #include <stdlib.h>

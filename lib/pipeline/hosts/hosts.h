@@ -103,7 +103,7 @@ struct pp_host_gate pp_hosts_gate(struct pp_hosts *h, const char *host, int64_t 
  * task just becomes due later. */
 bool pp_hosts_parks(const struct pp_hosts *h, const struct pp_host_gate *gate);
 /* Returns true if it is too early to believe a failure with `code`, which ended at ended_ms (loop
- * time): the photo is absent, and no photo of the host was found by a later request yet, so the host
+ * time): the photo is absent, and no later request has found a photo of the host yet, so the host
  * may have begun to answer that to everything. The caller keeps the failure for up to
  * params.hosts_doubt_ms, and asks again meanwhile. */
 bool pp_hosts_doubts(const struct pp_hosts *h, const char *host, uint16_t code, int64_t ended_ms);

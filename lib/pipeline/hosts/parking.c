@@ -1,6 +1,6 @@
-/* parking.c: errands: the leader parks the waiting tasks of a host whose breaker opens, lets a few of
- * them out as probes while it is half-open, and lets all out when it closes. A worker parks those of
- * a host that asked for patience.
+/* parking.c: errands: the leader parks the waiting tasks of a host whose breaker opens, lets a few
+ * of them out as probes while it is half-open, and lets all out when it closes. A worker parks
+ * those of a host that asked for patience.
  *
  * Each errand reads the host's clients from the store page by page, and moves the tasks of each
  * page by one update a client. One errand is in flight at a time; each host has at most one. A

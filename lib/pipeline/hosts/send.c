@@ -1,5 +1,5 @@
-/* send.c: what processes tell each other about hosts. Times are relative to the sender's clock: ages,
- * and waits from now on; -1 stands for none. */
+/* send.c: what processes tell each other about hosts. Times are relative to the sender's clock:
+ * ages, and waits from now on; -1 stands for none. */
 #include <string.h>
 
 #include "pipeline/hosts/hosts_internal.h"

@@ -428,8 +428,8 @@ static bool is_doubtful(const struct pp_settler *settler, const struct pp_transf
            pp_hosts_doubts(settler->o.hosts, host_of(t), t->outcome.code, t->ended_ms);
 }
 
-/* Writes the doubtful outcomes that are believed now, or have waited for long enough; all of them if
- * the process drains: then their tasks go back to the store as if they had not been fetched. */
+/* Writes the doubtful outcomes that are believed now, or have waited for long enough; all of them
+ * if the process drains: then their tasks go back to the store as if they had not been fetched. */
 static void look_at_doubtful(void *data)
 {
     struct pp_settler *settler = data;
