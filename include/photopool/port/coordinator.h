@@ -249,7 +249,8 @@ struct pp_coordinator_ops {
     /* Returns the i-th neighbour on the ring of this process's worker, from memory: of each kind
      * the PP_NEAR_MAX workers before it and after it, or all if there are fewer; false past the
      * last. Workers of one kind are consecutive, in the order of their positions. Only id, tiers,
-     * capacity, weight and started_at of `info` are set. It is valid until control returns to the loop. */
+     * capacity, weight and started_at of `info` are set. It is valid until control returns to the
+     * loop. */
     bool (*neighbour)(struct pp_coordinator *c, size_t i, struct pp_worker_info *info);
     /* Returns how many workers are on the ring, as of the last heartbeat. */
     uint32_t (*ring_size)(struct pp_coordinator *c);
