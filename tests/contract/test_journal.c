@@ -835,13 +835,12 @@ static void plan_in_redis(struct kit *k, const char *batch)
 {
     struct pp_ingest_take t = {.consumer = "planner", .limit = 1, .max_bytes = SIZE_MAX};
     DUE(k, k->redis, take, &t, PP_OK);
-    assert_int_equal(t.n, 1);
     struct pp_ingest_ack ack = {.batch_ids = &batch, .n = 1};
     DUE(k, k->redis, ack, &ack, PP_OK);
 }
 
-/* The entry is in the journal's file, but another node has planned it while this node was down.
- * The journal asks before it says anything of the entry: whether it has read its file by then or not. */
+/* The entry is in the journal's file, but another node has planned it while this node was down. So
+ * the journal asks before it answers, whether it has read its file by then or not. */
 static void planned_while_the_node_was_down(void **state)
 {
     struct kit *k = *state;
@@ -850,7 +849,6 @@ static void planned_while_the_node_was_down(void **state)
         struct pp_ingest_cancel c = {.batch_id = id};
         struct pp_ingest_get g = {.batch_id = id};
         assert_int_equal(append(k, k->a.queue, "c", id), PP_OK);
-        until_kept(k, &k->a, 1);
         close_node(&k->a);
         plan_in_redis(k, id);
         open_node(k, &k->a);
@@ -862,8 +860,7 @@ static void planned_while_the_node_was_down(void **state)
     }
 }
 
-/* Redis has lost the entry while the node was down, so the journal's entry counts, whether the
- * journal has read it by then or not. */
+/* Redis has lost the entries while the node was down, so those of the journal count. */
 static void lost_while_the_node_was_down(void **state)
 {
     struct kit *k = *state;
@@ -876,14 +873,12 @@ static void lost_while_the_node_was_down(void **state)
     DUE(k, k->a.queue, cancel, &c, PP_OK);
     c.batch_id = "b_2";
     DUE(k, k->a.queue, cancel, &c, PP_OK);
-    c.batch_id = "b_3";
-    DUE(k, k->a.queue, cancel, &c, PP_ENOTFOUND);
     until_has(k, k->redis, 2);
-    assert_true(is_cancelled_in_redis(k, "b_1"));
+    until_cancelled_in_redis(k, "b_1");
     until_cancelled_in_redis(k, "b_2");
 }
 
-/* Redis was away when the batch was cancelled, and did not hear of it from the process before. */
+/* Redis was away when the process before cancelled the batch. */
 static void cancelled_by_the_process_before(void **state)
 {
     struct kit *k = *state;
@@ -892,7 +887,6 @@ static void cancelled_by_the_process_before(void **state)
     struct pp_ingest_cancel c = {.batch_id = "b_1"};
     DUE(k, k->a.queue, cancel, &c, PP_OK);
     close_node(&k->a);
-    assert_false(is_cancelled_in_redis(k, "b_1"));
     k->a.gate.mode = GATE_OPEN;
     open_node(k, &k->a);
     until_cancelled_in_redis(k, "b_1");
