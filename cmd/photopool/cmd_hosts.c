@@ -123,7 +123,7 @@ static const char breaker_help[] =
     "Sets the breaker of a host, for all workers.\n\n"
     "  open            no requests to the host: its photos wait, for hosts.wait at most\n"
     "  close           requests, however the host answers\n"
-    "  auto            ends open and close: the host's answers decide\n"
+    "  auto            ends open and close: the host's answers decide; an open host is probed now\n"
     "  --for SECONDS   open or close ends by itself after this time; without it, with auto\n\n"
     "Examples:\n"
     "  photopool breaker shop.example open --for 3600\n"

@@ -222,6 +222,10 @@ bool pp_breaker_force(struct pp_breaker *b, struct pp_host_stats *stats, enum pp
 {
     enum pp_breaker_action before = b->forced;
     int64_t until_ms = action != PP_BREAKER_AUTO && for_ms > 0 ? now_ms + for_ms : 0;
+    if (action == PP_BREAKER_AUTO && before == PP_BREAKER_AUTO && b->state == PP_BREAKER_OPEN) {
+        enter(b, stats, PP_BREAKER_HALF_OPEN, now_ms); /* the operator asks for a probe now */
+        return true;
+    }
     if (before == action && b->forced_until_ms == until_ms)
         return false;
     b->forced = action;

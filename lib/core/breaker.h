@@ -89,7 +89,8 @@ struct pp_breaker {
 bool pp_breaker_step(struct pp_breaker *b, struct pp_host_stats *stats, int64_t believe_ms, int64_t now_ms);
 
 /* Does what an operator wants, for for_ms, or without an end if for_ms is 0. A forced breaker
- * ignores outcomes. AUTO, or the end, makes a breaker that was forced open half-open at once.
+ * ignores outcomes. AUTO, or the end, makes a breaker that was forced open half-open at once;
+ * so does AUTO with one that opened by itself.
  * Returns true if something has changed. */
 bool pp_breaker_force(struct pp_breaker *b, struct pp_host_stats *stats, enum pp_breaker_action action,
                       int64_t for_ms, int64_t now_ms);

@@ -400,8 +400,8 @@ static void auto_ends_a_force(void **state)
     learn(&r, 10, PP_HOST_OK, 0);
     assert_false(pp_breaker_force(&r.b, &r.stats, PP_BREAKER_AUTO, 0, r.now));
     until_open(&r, PP_HOST_CONNECT);
-    assert_false(pp_breaker_force(&r.b, &r.stats, PP_BREAKER_AUTO, 0, r.now));
-    assert_int_equal(r.b.state, PP_BREAKER_OPEN);
+    assert_true(pp_breaker_force(&r.b, &r.stats, PP_BREAKER_AUTO, 0, r.now));
+    assert_int_equal(r.b.state, PP_BREAKER_HALF_OPEN); /* it probes at once */
     assert_true(pp_breaker_force(&r.b, &r.stats, PP_BREAKER_FORCE_OPEN, 0, r.now));
     assert_true(pp_breaker_force(&r.b, &r.stats, PP_BREAKER_AUTO, 0, r.now));
     assert_int_equal(r.b.state, PP_BREAKER_HALF_OPEN);
