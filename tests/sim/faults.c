@@ -193,7 +193,9 @@ static void recover(struct sim_fleet *f)
 /* Notes whether processes may fail to hear each other. */
 static void note_disturbed(struct sim_fleet *f)
 {
-    bool all = !f->redis_weather.down && !f->store_weather.down;
+    const struct sim_weather *w = &f->redis_weather;
+    bool all =
+        !w->down && !f->store_weather.down && !w->lose_requests && !w->lose_answers && !w->late && !w->stale;
 
     for (size_t i = 0; i < f->n_nodes; i++) {
         const struct sim_node *n = &f->nodes[i];

@@ -11,8 +11,8 @@
 #include "row.h"
 
 enum {
-    KNOWN_MS = 150, /* a worker knows by then, and what it wrote before has arrived */
-    ROUGHLY_MS = 60000,
+    KNOWN_MS = 150,       /* a worker knows by then, and what it wrote before has arrived */
+    PROBES_MS = 55000,    /* later, the leader takes a probe without an answer for lost */
     GRACE_MS = 2000,      /* from a decision of the leader until all workers act on it */
     DISTURBED_MS = 15000, /* after this time all processes know what the leader repeats */
     /* Until then, a worker may have an earlier photo of a host that it has not told the leader. */
@@ -82,9 +82,7 @@ static void report(struct sim_patience *p, const char *rule, const char *client,
 /* Returns true if all processes hear each other, and did so for a while before at_ms. */
 static bool all_hear(const struct sim_patience *p, int64_t at_ms)
 {
-    const struct sim_weather *w = &p->f->redis_weather;
-    return at_ms - p->f->disturbed_ms >= DISTURBED_MS && !w->lose_requests && !w->lose_answers && !w->late &&
-           !w->stale;
+    return at_ms - p->f->disturbed_ms >= DISTURBED_MS;
 }
 
 /* Returns the process that leads; NULL: none, or more than one. */
@@ -151,10 +149,9 @@ static void check_half_open(struct sim_patience *p, struct host *h, const struct
 
     if (since_ms - h->half_ms > 1000) {
         h->half_ms = since_ms;
-        /* A leader that has heard of the state knows only roughly when it began. */
-        h->half_ended = h->ended_ms < since_ms - ROUGHLY_MS ? 0 : PP_BREAKER_SUCCESSES;
+        h->half_ended = h->ended_ms < since_ms ? 0 : PP_BREAKER_SUCCESSES; /* not known */
     }
-    if (h->flying > allowed(h->half_ended))
+    if (age_ms < PROBES_MS && all_hear(p, since_ms) && h->flying > allowed(h->half_ended))
         report(p, "hosts", sim_request_client(q), q->process,
                "more requests at a time than a half-open host may get", q->url);
 }

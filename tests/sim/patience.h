@@ -6,8 +6,8 @@
  *          other, if the host had photos before, and if it is its first such outage. After
  *          hosts.believe all may be recorded.
  *   hosts  A host whose breaker is open gets no request that began GRACE_MS after that; while it is
- *          half-open, it gets 1, 2, 4, ... at a time. An open breaker is half-open after its
- *          interval. The view of the leader counts.
+ *          half-open, it gets 1, 2, 4, ... at a time, checked in its first minute. An open breaker
+ *          is half-open after its interval. The view of the leader counts.
  *
  * A fault that keeps processes from hearing each other excuses what follows in DISTURBED_MS; after
  * it, the judge counts the photos of hosts anew, as a new leader does. */
