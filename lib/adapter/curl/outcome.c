@@ -157,9 +157,11 @@ static struct outcome outcome_of(const struct pp_curl_transfer *t, CURLcode rc)
         return *timed_out(t);
     if (rc == CURLE_SSL_CONNECT_ERROR || rc == CURLE_PEER_FAILED_VERIFICATION)
         return tls_failed(t, rc);
-    /* libcurl 7.88 returns the second for a trailer without a colon: it takes "0x5" for the last
-     * chunk, and the bytes after it for trailers. */
-    if ((rc == CURLE_RECV_ERROR || rc == CURLE_BAD_FUNCTION_ARGUMENT) && says(t, "chunked"))
+    if (rc == CURLE_RECV_ERROR && says(t, "chunked"))
+        return bad_chunk;
+    /* libcurl 7.88 returns this for a trailer without a colon: it takes "0x5" for the last chunk,
+     * and the bytes after it for trailers. If the transfer was paused there is no text. */
+    if (rc == CURLE_BAD_FUNCTION_ARGUMENT && t->head.complete)
         return bad_chunk;
     if (rc == CURLE_RECV_ERROR && says(t, "response headers"))
         return big_head;
