@@ -45,11 +45,18 @@ static bool is_urgent(const struct pp_hosts *h, const struct host *host)
            hosts_now(h) - host->batch_ms >= PP_HOSTS_QUIET_MS;
 }
 
+/* Returns true if the request began before the host became half-open: it was no probe. */
+static bool is_older(const struct pp_hosts *h, const struct host *host, int64_t ms)
+{
+    return host->breaker.state == PP_BREAKER_HALF_OPEN &&
+           pp_loop_wall(h->o.loop) - ms < host->breaker.since_ms;
+}
+
 static void count_answer(struct pp_hosts *h, const char *name, enum pp_host_class class, int64_t ms)
 {
     struct host *host = class == PP_HOST_NONE ? NULL : host_get(h, name);
 
-    if (!host)
+    if (!host || is_older(h, host, ms))
         return;
     note_proof(h, host, class, ms);
     pp_host_batch_add(&host->batch, class, ms);
