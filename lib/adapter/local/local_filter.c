@@ -13,11 +13,11 @@ enum filter_op { PP_FILTER_OPS(X) N_FILTER_OPS };
 #undef X
 
 /* A request that waits for its turn; it lies in the scratch memory of the request. */
-struct waiting {
+struct filter_turn {
     struct pp_node node;
     enum filter_op op;
 };
-_Static_assert(sizeof(struct waiting) <= sizeof(((struct pp_req *)0)->scratch), "scratch too small");
+_Static_assert(sizeof(struct filter_turn) <= sizeof(((struct pp_req *)0)->scratch), "scratch too small");
 
 struct local_filter {
     struct pp_filter base;
@@ -56,7 +56,7 @@ static void on_turn(void *data)
     pp_list_init(&all);
     pp_list_splice(&all, &f->waiting);
     while ((node = pp_list_pop(&all))) {
-        const struct waiting *w = pp_container_of(node, struct waiting, node);
+        const struct filter_turn *w = pp_container_of(node, struct filter_turn, node);
         struct pp_req *req = (struct pp_req *)((char *)node - offsetof(struct pp_req, scratch));
         pp_req_end(req, run(f, w->op, req));
     }
@@ -65,9 +65,9 @@ static void on_turn(void *data)
 static enum pp_err submit(struct pp_filter *base, struct pp_req *req, enum filter_op op)
 {
     struct local_filter *f = filter_of(base);
-    struct waiting *w = (struct waiting *)req->scratch;
+    struct filter_turn *w = (struct filter_turn *)req->scratch;
 
-    *w = (struct waiting){.op = op};
+    *w = (struct filter_turn){.op = op};
     if (pp_list_empty(&f->waiting))
         pp_timer_start(f->timer, 0, 0);
     pp_list_push(&f->waiting, &w->node);

@@ -19,13 +19,13 @@ PP_REDIS_LUA_DECLARE(filter_look);
 PP_REDIS_LUA_DECLARE(filter_build);
 PP_REDIS_LUA_DECLARE(filter_discard);
 
-enum { PREFIX_MAX = 100, KEY_MAX = PREFIX_MAX + 16, FILTER_KEYS = 4 };
+enum { FILTER_PREFIX_MAX = 100, FILTER_KEY_MAX = FILTER_PREFIX_MAX + 16, FILTER_KEYS = 4 };
 
 struct redis_filter {
     struct pp_filter base;
     struct pp_redis *redis;
     struct pp_redis_call call;
-    char keys[FILTER_KEYS][KEY_MAX];
+    char keys[FILTER_KEYS][FILTER_KEY_MAX];
 };
 
 static struct pp_redis_call *begin_call(struct pp_filter *base, const struct pp_redis_script *script)
@@ -177,7 +177,7 @@ enum pp_err pp_redis_filter_open(struct pp_loop *loop, const struct pp_redis_fil
     static const char *const names[FILTER_KEYS] = {"meta", "a", "b", "pieces"};
     const char *prefix = o->prefix ? o->prefix : "photopool:filter";
 
-    if (!pp_redis_prefix_valid(prefix, PREFIX_MAX))
+    if (!pp_redis_prefix_valid(prefix, FILTER_PREFIX_MAX))
         return PP_EINVAL;
     struct redis_filter *f = calloc(1, sizeof(*f));
     if (!f)
