@@ -481,14 +481,6 @@ void pp_host_stats_fini(struct pp_host_stats *s)
     *s = (struct pp_host_stats){0};
 }
 
-bool pp_host_stats_idle(const struct pp_host_stats *s, int64_t now_ms)
-{
-    int64_t newest = s->slice_n ? s->slices[s->slice_n - 1].slot : -1;
-    if (host_sums_of(&s->open).answers)
-        newest = s->open_slot;
-    return newest < 0 || now_ms / PP_HOST_SLICE_MS - newest > PP_HOST_SLICES;
-}
-
 /* --- for operators --- */
 
 static double window_ms(const struct pp_host_stats *s, int64_t now_ms)

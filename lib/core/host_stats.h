@@ -139,8 +139,6 @@ void pp_host_advance(struct pp_host_stats *s, int64_t now_ms);
 /* Starts a new window, new runs and new `fresh` counts; slices stay. For a breaker that changes its
  * state: what came before must not count again. */
 void pp_host_restart(struct pp_host_stats *s);
-/* Returns true if there was no outcome for 24 h: the statistics may be dropped. */
-bool pp_host_stats_idle(const struct pp_host_stats *s, int64_t now_ms);
 
 /* Returns the outcomes since pp_host_restart(). */
 struct pp_host_counts pp_host_fresh(const struct pp_host_stats *s);

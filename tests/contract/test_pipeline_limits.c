@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "pipeline/hosts/hosts.h"
 #include "runtime/loop.h"
 #include "suite_pipeline_kit.h"
 
@@ -205,6 +206,8 @@ static void every_request_is_charged(void **state)
     w->params.client_concurrency = 3;
     w->step_ms = 4;
     world_open(w);
+    /* The host fails so often that its breaker would open. */
+    assert_true(pp_hosts_order(w->p.hosts, "127.0.0.1", PP_BREAKER_FORCE_CLOSED, 0));
     world_post(w, "42", "b_1", 10, 1, PP_REFRESH_KNOWN, "bytes=2000&hops=2&delay=30");
     world_post(w, "43", "b_2", 20, 1, PP_REFRESH_KNOWN, "bytes=2000&flaky=1:500&delay=30");
     world_post(w, "44", "b_3", 20, 1, PP_REFRESH_KNOWN, "delay=1200");

@@ -41,7 +41,7 @@ def test_outages(case):
     for host in HOSTS:
         wait_until(lambda: state(pool, host)["state"] == "open", 60, lambda: f"{host}: {state(pool, host)}")
         same(state(pool, host)["reason"], "absent", f"why the breaker of {host} is open")
-        check(state(pool, host)["waiting_photos"] > 0, "photos wait for their host")
+        wait_until(lambda: state(pool, host)["waiting_photos"] > 0, 30, "photos wait for their host")
     url = origin.url("gone.example", "/run42/7.jpg")
     same(pool.get_json(f"/v1/explain?client=42&url={url}")["verdict"], "wait", "what becomes of a photo")
 

@@ -21,6 +21,8 @@
 #include "adapter/redis/coord_internal.h"
 
 enum { NOTICES_MAX = 1 << 20 };
+/* A process subscribes to each kind of notice, to its own channel and to the one of all. */
+_Static_assert(PP_NOTICE_KINDS + 2 <= PP_REDIS_CHANNELS, "a connection has too few channels");
 
 /* --- sending notices --- */
 

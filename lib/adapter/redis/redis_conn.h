@@ -136,7 +136,8 @@ bool pp_redis_prefix_valid(const char *s, size_t max);
 typedef void (*pp_redis_push_cb)(void *data, const char *message, size_t n);
 
 /* Subscribes to a channel until close. The first subscription opens a second connection, which all
- * subscriptions share. Returns PP_EFULL for more than 8 channels, or PP_ENOMEM. */
+ * subscriptions share. Returns PP_EFULL for more than PP_REDIS_CHANNELS channels, or PP_ENOMEM. */
+#define PP_REDIS_CHANNELS 16
 pp_must_check enum pp_err pp_redis_subscribe(struct pp_redis *r, const char *channel, pp_redis_push_cb cb,
                                              void *data);
 

@@ -78,7 +78,7 @@ void pp_redis_line_gone(struct redisAsyncContext *ac);
 
 /* --- a connection --- */
 
-enum { PP_REDIS_COUNTS = 48, PP_REDIS_CHANNELS = 8 };
+enum { PP_REDIS_COUNTS = 48 };
 
 struct pp_redis_channel {
     char *name;

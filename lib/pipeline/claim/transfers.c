@@ -360,7 +360,6 @@ static bool unpark(struct claim_client *c, enum pp_transfer_order what)
         pp_list_remove(&claimer->parked, &c->parked_node);
     count_flight(claimer, t, 1);
     t->base.sends.permits += what == PP_ORDER_GO_ON;
-    t->base.give_up_why = PP_BACK_STOPPING;
     give_order(claimer, t, what);
     return true;
 }

@@ -97,7 +97,8 @@ void pp_runner_hop(struct pp_transfer *t, bool granted)
 
     pp_assert(r && r->t == t && r->stage == RUN_PARKED, "a permit for a transfer that is not parked");
     if (!granted) {
-        run_hand_back(r, r->t->give_up_why, "handed back while it waited for a permit");
+        run_hand_back(r, r->t->give_up_why != PP_BACK_NOT ? r->t->give_up_why : PP_BACK_STOPPING,
+                      "handed back while it waited for a permit");
         return;
     }
     int64_t waited = run_now(r) - r->parked_ms;

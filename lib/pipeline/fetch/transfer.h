@@ -57,7 +57,8 @@ struct pp_transfer {
     /* The slot allows requests until this time (monotonic). The value belongs to the client and is
      * valid as long as the client. */
     const _Atomic int64_t *send_until;
-    /* With GIVE_UP: the reason with which the fetch loop hands the transfer back. */
+    /* With GIVE_UP: the reason with which the fetch loop hands the transfer back; PP_BACK_NOT: the
+     * worker is stopping. */
     enum pp_back give_up_why;
     /* The claimer sets it with a transfer that it ends itself because of a host: how long the task
      * waits, or GIVE_UP: it has waited too long, and fails. */

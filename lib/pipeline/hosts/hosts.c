@@ -12,7 +12,6 @@
 /* An order is repeated until the leader has obeyed. */
 #define ORDER_REPEAT_MS 1000
 #define ORDER_MAX_MS    15000
-#define IDLE_LOOKS      16   /* a tick drops at most this many idle hosts */
 #define SLOW_COUNT_MS   1000 /* the metric of slow hosts is brought up to date this often */
 
 /* Makes the tick run in `ms` at the latest. */
@@ -302,17 +301,6 @@ static void set_timer(struct pp_hosts *h)
     }
 }
 
-/* Drops a few of the hosts that nobody has asked for a day. */
-static void drop_idle(struct pp_hosts *h)
-{
-    for (int i = 0; i < IDLE_LOOKS && hosts_merges(h) && !pp_list_empty(&h->by_use); i++) {
-        struct host *host = pp_container_of(h->by_use.head.next, struct host, use_node);
-        if (host_is_needed(host) || !pp_host_stats_idle(&host->stats, pp_loop_wall(h->o.loop)))
-            return;
-        host_forget(h, host);
-    }
-}
-
 static void on_tick(void *data)
 {
     struct pp_hosts *h = data;
@@ -321,7 +309,6 @@ static void on_tick(void *data)
     hosts_decide(h);
     repeat_orders(h);
     count_states(h);
-    drop_idle(h);
     hosts_run_errands(h);
     set_timer(h);
 }

@@ -96,8 +96,6 @@ struct host *host_find(const struct pp_hosts *h, const char *name);
 /* Returns the host, and adds it if it is unknown. Returns NULL when out of memory. */
 struct host *host_get(struct pp_hosts *h, const char *name);
 void host_forget(struct pp_hosts *h, struct host *host);
-/* Returns true if the host has answers to send, a breaker to keep, or an errand. */
-bool host_is_needed(const struct host *host);
 /* Puts the host into the list h->open or takes it out, as its breaker says. */
 void host_relist(struct pp_hosts *h, struct host *host);
 /* Puts a host that has become slow into h->slow. */

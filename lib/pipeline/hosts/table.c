@@ -36,7 +36,7 @@ void host_forget(struct pp_hosts *h, struct host *host)
     free(host);
 }
 
-bool host_is_needed(const struct host *host)
+static bool is_needed(const struct host *host)
 {
     return host->batch_node.next || host->open_node.next || host->slow_node.next || host->order_node.next ||
            host->errand_node.next || host->away;
@@ -54,7 +54,7 @@ static bool drop_one(struct pp_hosts *h)
 {
     for (int i = 0; i < DROP_LOOKS; i++) {
         struct host *host = pp_container_of(h->by_use.head.next, struct host, use_node);
-        if (!host_is_needed(host)) {
+        if (!is_needed(host)) {
             host_forget(h, host);
             return true;
         }
