@@ -637,7 +637,7 @@ static void messages(void **state)
     pp_test_until(k.loop, heard_one, &b, LONG_MS);
     assert_string_equal(b.last, "three");
     assert_int_equal(ask(&k, "PING", NULL, NULL).err, PP_OK);
-    for (int i = 2; i < 8; i++)
+    for (int i = 2; i < PP_REDIS_CHANNELS; i++)
         assert_int_equal(pp_redis_subscribe(k.r, "c", on_push, &b), PP_OK);
     assert_int_equal(pp_redis_subscribe(k.r, "d", on_push, &b), PP_EFULL);
     close_kit(&k);

@@ -35,6 +35,8 @@ void host_obey(struct pp_hosts *h, struct host *host, enum pp_breaker_action act
 {
     struct pp_breaker old = host->breaker;
 
+    if (host->batch_node.next) /* answers of before the order are no probes */
+        host_send_batch(h, host);
     if (pp_breaker_force(&host->breaker, &host->stats, action, for_ms < 0 ? 0 : for_ms,
                          pp_loop_wall(h->o.loop)))
         changed(h, host, &old);

@@ -104,6 +104,14 @@ static int64_t time_of(double age, int64_t now_ms, int sign)
     return ms < 0 ? 0 : now_ms + sign * ms;
 }
 
+/* Forgets the answers that are not sent yet: they are no probes. */
+static void drop_batch(struct pp_hosts *h, struct host *host)
+{
+    host->batch = (struct pp_host_batch){0};
+    if (host->batch_node.next)
+        pp_list_remove(&h->unsent, &host->batch_node);
+}
+
 static void adopt_breaker(struct pp_hosts *h, struct host *host, const struct pp_notice *n)
 {
     int64_t now = pp_loop_wall(h->o.loop), state = whole(n->v[V_STATE], PP_BREAKER_STATES - 1),
@@ -116,6 +124,8 @@ static void adopt_breaker(struct pp_hosts *h, struct host *host, const struct pp
         pp_list_remove(&h->ordered, &host->order_node); /* the leader has obeyed */
     if (host->breaker.state != (enum pp_breaker_state)state)
         pp_host_restart(&host->stats);
+    if (state == PP_BREAKER_HALF_OPEN && host->breaker.state != PP_BREAKER_HALF_OPEN)
+        drop_batch(h, host);
     host->breaker = (struct pp_breaker){
         .state = (enum pp_breaker_state)state,
         .reason = (enum pp_breaker_reason)reason,
