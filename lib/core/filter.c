@@ -20,11 +20,12 @@ double pp_filter_false_share(uint64_t bytes, uint64_t keys)
     uint64_t blocks = bytes / PP_FILTER_BLOCK_BYTES > 0 ? bytes / PP_FILTER_BLOCK_BYTES : 1;
     double mean = (double)keys / (double)blocks, share = 0;
     double spread = 10 * sqrt(mean) + 10; /* a block has more or fewer keys with a share below 1e-15 */
-    double from = floor(mean - spread);
+    uint64_t from = mean > spread ? (uint64_t)(mean - spread) : 0, to = (uint64_t)(mean + spread);
 
     if (keys == 0)
         return 0;
-    for (double n = from > 0 ? from : 0; n <= mean + spread; n++) {
+    for (uint64_t i = from; i <= to; i++) {
+        double n = (double)i;
         double is_set = 1 - pow(1 - 1.0 / PP_FILTER_BLOCK_BITS, n * PP_FILTER_PROBES);
         share += exp(n * log(mean) - mean - lgamma(n + 1)) * pow(is_set, PP_FILTER_PROBES);
     }

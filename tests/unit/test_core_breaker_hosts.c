@@ -122,7 +122,8 @@ static void send_requests(struct host *h, int s)
     h->waiting = fmin(h->waiting + n, h->per_s * 900 + n);
     if (allowance == UINT32_MAX)
         allowance = h->in_flight + (uint32_t)n + 3;
-    for (; h->waiting >= 1 && h->in_flight < allowance; h->waiting--) {
+    while (h->waiting >= 1 && h->in_flight < allowance) {
+        h->waiting -= 1;
         request(h, s);
         h->asked += is_down(h, s) && h->open_after_s >= 0;
     }

@@ -289,12 +289,12 @@ static void on_inner_cancelled(struct pp_req *req)
     /* The local log alone can cancel the entry, if the round tells the shared queue later. */
     bool own_can = e && (jq_failed(req->err) || (req->err == PP_ENOTFOUND && e->state == JQ_MISSING));
 
+    bool over = q->closing || (!e && q->loaded);
+
     one->there = req->err;
-    if (q->closing || (!e && q->loaded))
-        jq_end(&one->op, req->err);
-    else if (req->err == PP_ENOTFOUND && may_be_planned(q, one->batch_id))
+    if (!over && req->err == PP_ENOTFOUND && may_be_planned(q, one->batch_id))
         ask_if_planned(one, on_cancel_checked);
-    else if (req->err == PP_OK || own_can)
+    else if (!over && (req->err == PP_OK || own_can))
         cancel_own(one);
     else
         jq_end(&one->op, req->err);

@@ -85,6 +85,7 @@ static void add_task(struct change *c, const bson_t *row)
 /* Adds a row of c->client to the answer, or lets its row of this queue be due earlier. */
 static void add_row(struct change *c, uint8_t queue, int64_t due_ms)
 {
+    pp_assert(c->client, "a row of no client");
     for (size_t i = c->n_backlog; i-- > 0;) {
         struct pp_backlog_row *row = &c->backlog[i];
         if (row->queue != queue || strcmp(row->client, c->client) != 0)
@@ -149,7 +150,7 @@ static void unpark_all(struct change *c)
     for (const bson_t *row; (row = pp_mg_next(t));) {
         const char *domain = pp_mg_doc_text(row, "t.d"), *client = pp_mg_doc_text(row, "c");
         pp_mg_require(t, domain && client, PP_ECORRUPT);
-        if (t->err != PP_OK)
+        if (t->err != PP_OK || !domain || !client)
             return;
         if (!c->client || strcmp(domain, c->domain) != 0 || strcmp(client, c->client) != 0) {
             end_pair(c);
