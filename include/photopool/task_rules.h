@@ -123,8 +123,8 @@ static inline enum pp_task_event pp_task_loss_event(uint32_t losses)
 /* A waiting task can be parked: while its host is open or slow, it is not due. A parked task keeps
  * the time at which it would be due without its host, and is due at that time again once it is
  * unparked. A task also knows until when it waits for its host at most (wait_until_ms; 0: it does
- * not wait). It is due at that time at the latest, unless its own time is later; whoever claims it
- * then decides what becomes of it.
+ * not wait). It is due at that time at the latest, unless its own time is later; the worker that
+ * claims it then decides what becomes of it.
  *
  * The functions of this section say when a task is due. All times are steady wall times. */
 struct pp_task_times {

@@ -208,13 +208,13 @@ P(DURATIONS, "retry.delays", retry.delays, "[1s, 10s, 60s]", 0, DAY(1), LIVE,
   "Before the second, third, ... try, with jitter; the last one repeats. 429 and 503 wait for Retry-After.")
 
 P(DURATION, "hosts.wait", hosts.wait_ms, "15m", SEC(1), DAY(1), LIVE,
-  "A photo waits so long for a host whose breaker is open; then it fails with host_down.")
+  "How long a photo waits for a host whose breaker is open; then it fails with host_down.")
 P(DURATION, "hosts.believe", hosts.believe_ms, "2h", SEC(1), DAY(7), LIVE,
-  "Failures of a host that answers 403, 404 or no image to nearly everything are held back so long.")
+  "How long failures of a host that answers 403, 404 or no image to nearly everything are held back.")
 P(DURATION, "ladder.max", ladder.max_ms, "24h", 0, DAY(365), LIVE,
-  "The first import so long after a failure (403, 404, 410) asks the host again; 0: every import does.")
+  "Time after a failure (403, 404, 410) from which an import asks the host again; 0: every import asks.")
 P(DURATION_OR_OFF, "share.window", share.window_ms, "1m", 0, HR(1), 0,
-  "A fetch of the same URL so recent is shared, whoever asked; 0: only one in progress; off: each photo is fetched.")
+  "How long a fetch is shared with other photos of its URL; 0: only while it runs; off: each photo is fetched.")
 C(URLS, "share.servers", share.servers, "[]", "redis://HOST", LIVE | SECRET,
   "Redis servers that remember who fetches which URL; none: the coordinator's. A reload may add and remove servers.")
 
