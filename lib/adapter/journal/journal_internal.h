@@ -73,9 +73,10 @@ struct jq {
     bool away;  /* the shared queue did not answer, or accepted no entry, at the last request */
     bool doubt; /* the shared queue was away, so the round must ask about every SURE entry */
     bool away_logged;
-    bool own_failed;      /* the last write to the local log failed */
-    struct pp_list early; /* appends that came before the local log was read */
-    size_t in_flight;     /* number of operations that have not ended */
+    bool own_failed;           /* the last write to the local log failed */
+    struct pp_list early;      /* appends that came before the local log was read */
+    struct pp_list early_acks; /* acks that the shared queue answered before that */
+    size_t in_flight;          /* number of operations that have not ended */
     struct pp_timer *timer;
     bool in_round;
     char durable[640];
@@ -94,7 +95,7 @@ enum jq_what {
  * the caller's request, or NULL for an operation that the journal itself began; then answers go
  * into `arena`. jq_end() frees the operation. */
 struct jq_op {
-    struct pp_node node; /* links the operation into q->early */
+    struct pp_node node; /* links the operation into q->early or q->early_acks */
     struct jq *q;
     struct pp_req *r;
     struct pp_arena arena;
@@ -165,6 +166,8 @@ void jq_release(struct jq *q, const char *const *batch_ids, size_t n);
 
 /* Begins the appends that came before the local log was read, or ends them if the queue closes. */
 void jq_append_early(struct jq *q);
+/* Releases the entries whose acks came before the local log was read. */
+void jq_ack_early(struct jq *q);
 
 #define X(name, type) pp_must_check enum pp_err jq_##name(struct pp_ingest_queue *q, struct type *r);
 PP_INGEST_OPS(X)

@@ -44,6 +44,7 @@ static void end_load(struct jq_load *s, bool ok)
     pp_assert(!q->loaded, "the journal is loaded twice");
     q->loaded = ok;
     if (ok) {
+        jq_ack_early(q);
         jq_append_early(q);
         jq_round_kick(q);
     } else if (!q->closing) {
@@ -163,6 +164,7 @@ static void close_journal(struct pp_ingest_queue *base)
     q->inner->ops->watch(q->inner, NULL, NULL);
     q->in_flight++;
     q->closing = true;
+    jq_ack_early(q);
     jq_append_early(q);
     pp_timer_stop(q->timer);
     if (--q->in_flight == 0)
@@ -196,6 +198,7 @@ enum pp_err pp_journal_queue_open(struct pp_loop *loop, const struct pp_journal_
     q->high_water = o->high_water;
     q->batch_of = o->batch_of;
     pp_list_init(&q->early);
+    pp_list_init(&q->early_acks);
     pp_list_init(&q->open);
     for (int i = 0; i < JQ_LEVELS; i++)
         pp_list_init(&q->sure[i]);

@@ -9,12 +9,30 @@
 
 /* --- answers, one function for each operation --- */
 
+static void end_ack(struct jq_op *op)
+{
+    jq_release(op->q, op->sub.ack.batch_ids, op->sub.ack.n);
+    jq_end(op, PP_OK);
+}
+
 static void on_acked(struct pp_req *req)
 {
     struct jq_op *op = req->data;
-    if (req->err == PP_OK)
-        jq_release(op->q, op->sub.ack.batch_ids, op->sub.ack.n);
-    jq_end(op, req->err);
+    struct jq *q = op->q;
+
+    if (req->err != PP_OK)
+        jq_end(op, req->err);
+    else if (!q->loaded && !q->closing)
+        pp_list_push(&q->early_acks, &op->node);
+    else
+        end_ack(op);
+}
+
+void jq_ack_early(struct jq *q)
+{
+    struct pp_node *node;
+    while ((node = pp_list_pop(&q->early_acks)))
+        end_ack(pp_container_of(node, struct jq_op, node));
 }
 
 static void on_inner_cleaned(struct pp_req *req)
