@@ -16,7 +16,9 @@ void pp_tell_settle(const struct pp_transfer *t, struct pp_settlement *s)
     const struct pp_task *task = t->task;
 
     s->kind = PP_SETTLE_FINAL;
-    s->outcome = (struct pp_outcome){.code = taken->code, .shared = true};
+    s->outcome = (struct pp_outcome){.code = taken->code,
+                                     .shared = true,
+                                     .attempts = task->attempts - 1 /* this claim made no transfer */};
     if (taken->code) {
         s->outcome.kind = PP_OUTCOME_FAILED;
         s->outcome.detail = taken->detail;
