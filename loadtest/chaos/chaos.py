@@ -41,7 +41,7 @@ HOSTS = """
 fast*.example   delay=10-80 bytes=600-4000
 slow*.example   delay=1200-1800 bytes=600-4000
 hop*.example    delay=10-80 bytes=600-2000 hops=1
-flaky*.example  delay=10-80 flaky=1 bytes=600-2000
+flaky*.example  delay=10-80 flaky=1:500 bytes=600-2000
 gone*.example   delay=10-80 status=404
 busy*.example   delay=10-80 chance=0.3:503 retry_after=1 bytes=600-2000
 same*.example   delay=10-80 bytes=3000 seed=7
@@ -146,7 +146,9 @@ class Chaos:
             "coordinator.url": f"redis://127.0.0.1:{self.redis_proxy.port}",
             "worker.lease": f"{lease}s", "worker.drain": "3s", "clients.rpm": None, "clients.concurrency": 4, "blobs.fsync": "off",
             "fetch.tiers": [{"timeout": "1s", "concurrency": 64}, {"timeout": "5s", "concurrency": 64}],
-            "retry.delays": ["500ms", "1s", "2s"]}, replicas={"api": 2, "ingest": 2, "worker": workers, "cron": crons})
+            "retry.delays": ["500ms", "1s", "2s"],
+            # The breakers of flaky hosts open. A photo that waited so long fails with host_down.
+            "hosts.wait": "15s"}, replicas={"api": 2, "ingest": 2, "worker": workers, "cron": crons})
         self.limits, self.greedy = {}, set()
         for n in range(clients):  # every fifth client has no rate, the others have one
             self.limits[f"c{n}"] = (None if n % 5 == 0 else self.random.choice([60, 120, 300, 600]), self.random.choice([2, 4, 8]))
@@ -310,6 +312,7 @@ class Chaos:
                     time.sleep(0.5)
             time.sleep(0.2)
         self.say(f"terminal after {time.monotonic() - peace:.1f} s" if not left else f"{len(left)} batches are still open")
+        for batch in sorted(left)[5:]: self.say(self.unfinished(batch))
         for batch in sorted(left)[:5]:
             self.wrong(f"I10, I1: {batch} is not finished; {self.unfinished(batch)}")
         if self.may_stop():

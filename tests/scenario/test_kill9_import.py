@@ -7,6 +7,9 @@ The seed determines the moments: from 10 ms after the start of the process (it o
 returns lost claims) to some seconds of full work. Batches are posted all the time, each with its
 Idempotency-Key until it is answered, so some kills come between the journal entry and its answer.
 
+The breakers of bad and flaky hosts open, so processes die while photos wait for a host. `hosts.wait`
+is short: these photos fail with host_down, or are fetched after a restart, which forgets breakers.
+
 blobs.fsync is off: a killed process loses nothing that it gave to the kernel. Only a power cut
 would lose it, so fsync would take time and test nothing.
 """
@@ -129,6 +132,8 @@ def check_photo(p, named, quarantined):
         named[p["sha256"]] = (p["object"], p["bytes"])
     elif p["outcome"] == "failed" and p["error"]["code"] == "quarantined":
         quarantined.add(p["url"])
+    elif p["outcome"] == "failed" and p["error"]["code"] == "host_down":
+        check(kind in ("bad", "flaky"), f"{p['url']} ended as {p}")
     else:
         check(kind in ("gone", "bad"), f"{p['url']} ended as {p}")
 
@@ -156,7 +161,7 @@ def sha256(data):
 def test_kill9_import(case):
     origin = Origin(case, hosts=HOSTS)
     pool = Pool(case, origin=origin, config={
-        "clients.rpm": None, "clients.concurrency": 12, "blobs.fsync": "off", "retry.delays": ["200ms", "500ms", "1s"],
+        "clients.rpm": None, "clients.concurrency": 12, "blobs.fsync": "off", "retry.delays": ["200ms", "500ms", "1s"], "hosts.wait": "2s",
         "fetch.tiers": [{"timeout": "1s", "concurrency": 64}, {"timeout": "5s", "concurrency": 64}]})
     work = Import(case, origin)
     print(f"{work.photos} photos, {len(work.batches)} batches", flush=True)
