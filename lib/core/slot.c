@@ -197,8 +197,8 @@ int64_t pp_slot_place(struct pp_slot *s, struct pp_sends *sends, int64_t now_ms)
     return pp_ratelimit_ready_ms(&s->rate, now_ms, --s->unplaced);
 }
 
-/* Handles a request that the HTTP library wrote a second time because its kept connection had died.
- * If no permit is free for it, it enters the log at once, at the latest time at which it may count.
+/* Handles a request that the HTTP library wrote a second time because its kept connection had died,
+ * and that asked for no permit, because the client had no rate when the transfer began. If no permit is free for it, it enters the log at once, at the latest time at which it may count.
  */
 static void admit_rewrite(struct pp_slot *s, struct pp_sends *sends, int64_t now_ms)
 {

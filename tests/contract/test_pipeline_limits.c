@@ -223,6 +223,24 @@ static void every_request_is_charged(void **state)
     assert_true(world_seen(w, "44").at_once <= 3);
 }
 
+/* The origin reads a request on a kept connection and resets the connection. The request that is
+ * then written again waits for a permit, too. */
+static void a_request_written_again_is_charged(void **state)
+{
+    struct world *w = *state;
+
+    w->params.client_rpm = 25;
+    w->params.client_concurrency = 2;
+    w->step_ms = 4;
+    world_open(w);
+    assert_true(pp_hosts_order(w->p.hosts, "127.0.0.1", PP_BREAKER_FORCE_CLOSED, 0));
+    world_post(w, "42", "b_1", 60, 1, PP_REFRESH_KNOWN, "bytes=2000&flaky=1:reset&delay=10");
+    world_until_seen(w, "42", 25);
+    world_run(w, 3000);
+    world_close(w);
+    assert_int_equal(world_seen(w, "42").requests, 25);
+}
+
 /* A process ends before the coordinator has recorded its last requests. The next holder of the slot
  * counts all requests that the record reserves as sent. */
 static void rate_over_a_crash(void **state)
@@ -556,6 +574,7 @@ int main(void)
         T(permits_come_back),
         T(a_raised_rate_is_used_at_once),
         T(every_request_is_charged),
+        T(a_request_written_again_is_charged),
         T(rate_over_a_crash),
         T(a_lowered_concurrency_holds),
         T(a_lowered_concurrency_holds_at_redirects),
@@ -578,6 +597,7 @@ int main(void)
         T(claimed_ahead_of_a_parked_transfer),
         T(claimed_ahead_and_drained),
         T(every_request_is_charged),
+        T(a_request_written_again_is_charged),
         T(rate_over_a_crash),
         T(pause_and_resume),
         T(paused_drains),

@@ -27,6 +27,13 @@ static bool on_allow(struct pp_exchange *x, const struct sockaddr *sa)
         r->late = true;
         return false;
     }
+    /* libcurl writes a request again whose kept connection has died. The host may have read the
+     * first one, so the second one needs a permit, too. */
+    if (r->written && r->t->limited) {
+        r->rewrite = true;
+        run_heard(r, run_now(r));
+        return false;
+    }
     bool ok = pp_policy_allows(&r->runner->o.params->policy, sa);
     r->denied |= !ok;
     return ok;
@@ -47,6 +54,7 @@ static void on_sent(struct pp_exchange *x)
 
     if (t->limited) /* in a busy loop the cached time may be too old for the rate limit's log */
         pp_loop_update(r->runner->o.loop);
+    r->written = true;
     if (pp_sends_wrote(&t->sends, run_now(r)))
         report_sent(r);
 }
@@ -208,6 +216,8 @@ void run_judge(struct fetch_run *r)
 
     if (r->late) {
         run_hand_back(r, PP_BACK_SLOT, "the slot was not renewed in time");
+    } else if (r->rewrite) {
+        run_enter_rewrite(r);
     } else if (r->denied && x->code == PP_CODE_DENIED_ADDRESS) {
         run_fail(r, run_denied_code(r, PP_CODE_DENIED_ADDRESS), "%s",
                  "The host's address is not a public one.");

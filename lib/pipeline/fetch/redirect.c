@@ -1,6 +1,6 @@
-/* redirect.c: checks targets and follows redirects. libcurl does not follow redirects: the runner
- * parses, checks (core/target.h) and resolves each redirect's URL like the first one, and needs a
- * permit for it (DESIGN.md section 7). */
+/* redirect.c: checks targets, follows redirects, and waits for the permits of further requests.
+ * libcurl does not follow redirects: the runner parses, checks (core/target.h) and resolves each
+ * redirect's URL like the first one, and needs a permit for it (DESIGN.md section 7). */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,6 +67,18 @@ static uint16_t follow_location(struct fetch_run *r, char why[PP_URL_WHY_MAX])
     return pp_target_check(&r->runner->o.params->policy, &r->url) == 0 ? 0 : PP_CODE_REDIRECT_DENIED;
 }
 
+/* Asks for a permit for the request of r->url. */
+static void park(struct fetch_run *r)
+{
+    pp_assert(!r->body, "a request follows the body of a photo");
+    r->draining = false;
+    r->bytes = 0;
+    r->stage = RUN_PARKED;
+    r->parked_ms = run_now(r);
+    snprintf(r->t->hop_host, sizeof(r->t->hop_host), "%s", r->url.host);
+    r->runner->o.on_event(r->runner->o.data, r->t, PP_TRANSFER_HOP);
+}
+
 void run_enter_parked(struct fetch_run *r)
 {
     char host[PP_URL_HOST_MAX], why[PP_URL_WHY_MAX] = "";
@@ -82,13 +94,15 @@ void run_enter_parked(struct fetch_run *r)
                  why);
         return;
     }
-    pp_assert(!r->body, "a redirect has the body of a photo");
-    r->draining = false;
-    r->bytes = 0;
-    r->stage = RUN_PARKED;
-    r->parked_ms = run_now(r);
-    snprintf(r->t->hop_host, sizeof(r->t->hop_host), "%s", r->url.host);
-    r->runner->o.on_event(r->runner->o.data, r->t, PP_TRANSFER_HOP);
+    park(r);
+}
+
+void run_enter_rewrite(struct fetch_run *r)
+{
+    if (r->rewrites++ < RUN_REWRITES)
+        park(r);
+    else
+        run_fail(r, PP_CODE_CONNECTION_LOST, "%.200s closed each connection without an answer", r->url.host);
 }
 
 void pp_runner_hop(struct pp_transfer *t, bool granted)
@@ -104,5 +118,7 @@ void pp_runner_hop(struct pp_transfer *t, bool granted)
     int64_t waited = run_now(r) - r->parked_ms;
     r->deadline_ms += waited;
     r->started_ms += waited;
+    if (r->hops == 0)
+        r->t->hop_host[0] = '\0'; /* no redirect: the task's own host is asked again */
     run_enter_resolve(r);
 }

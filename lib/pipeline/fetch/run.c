@@ -255,6 +255,7 @@ static void enter_exchange(struct fetch_run *r)
     int64_t left = r->deadline_ms - run_now(r);
 
     r->stage = RUN_EXCHANGE;
+    r->written = r->rewrite = false;
     r->slow_since_ms = 0;
     r->conditional = r->hops == 0 && (task->etag || task->last_modified);
     x->events = &run_exchange_events;

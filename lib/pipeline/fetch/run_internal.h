@@ -25,6 +25,8 @@ enum run_stage { RUN_RESOLVE, RUN_EXCHANGE, RUN_PARKED, RUN_KEEP };
  * many bytes, for at most this time. */
 #define RUN_DRAIN_BYTES 65536
 #define RUN_DRAIN_MS    1000
+/* A run writes at most this many requests again. */
+#define RUN_REWRITES 4
 
 struct fetch_run {
     struct pp_node node; /* Links the run into runner->runs. */
@@ -36,8 +38,12 @@ struct fetch_run {
     bool other_host; /* A redirect led to another host, so headers with credentials are not sent. */
     /* The request has validators. They belong to the task's URL, not to a redirect's. */
     bool conditional;
-    bool denied; /* The policy denied an address when the socket was opened. */
-    bool late;   /* The slot's lease ended before the request was written, so it was not sent. */
+    bool denied;  /* The policy denied an address when the socket was opened. */
+    bool written; /* This exchange has written its request. */
+    /* The kept connection died, and the request must be written again. This needs a permit. */
+    bool rewrite;
+    unsigned rewrites; /* The run has written so many requests again. */
+    bool late;         /* The slot's lease ended before the request was written, so it was not sent. */
     bool draining;
     /* The runner stopped the exchange with this code; 0: the runner did not stop it. */
     uint16_t code;
@@ -109,6 +115,8 @@ bool run_is_redirect(int status);
 /* Follows the answer's Location: parks the run until it gets a permit, or ends the run as
  * failed. */
 void run_enter_parked(struct fetch_run *r);
+/* Parks the run until it gets a permit to write its request again, or ends it as failed. */
+void run_enter_rewrite(struct fetch_run *r);
 
 /* --- deadlines.c: checks the deadlines of all runs --- */
 

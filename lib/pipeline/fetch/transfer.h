@@ -2,7 +2,7 @@
  * fetch loop fills in its outcome, and the settler decides how the task continues.
  *
  *   main loop: claim --START--> fetch loop: fetch -> keep --FINISHED--> main loop: settle
- *                   <-- SENT; HOP: a redirect asks for a permit
+ *                   <-- SENT; HOP: a further request needs a permit
  *                    -- GO_ON or GIVE_UP: the answer to HOP -->
  *
  * The claimer owns the transfer until the settler reports that it is settled. The fetch loop may
@@ -23,7 +23,8 @@ enum pp_transfer_event {
     /* One more request counts for the rate limit, and the time at which it counts is known
      * (core/arrival.h). */
     PP_TRANSFER_SENT,
-    /* A redirect needs one more permit. The transfer is parked until GO_ON or GIVE_UP. */
+    /* A redirect, or a request that must be written again, needs one more permit. The transfer is
+     * parked until GO_ON or GIVE_UP. */
     PP_TRANSFER_HOP,
     PP_TRANSFER_FINISHED /* The outcome is filled in. */
 };
@@ -78,7 +79,7 @@ struct pp_transfer {
     int64_t retry_after_ms; /* The wait that the host's Retry-After asked for, in ms; -1: none. */
     uint64_t bytes_received;
     /* The host of the last redirect's target, which then gave the outcome; "": the task's host
-     * did. */
+     * did. With HOP: the host of the request that needs a permit. */
     char hop_host[256];
     bool slowed;      /* The host that gave the outcome answered 429 or 503. */
     char detail[256]; /* The buffer for the text of outcome.detail. */
