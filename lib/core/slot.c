@@ -198,8 +198,8 @@ int64_t pp_slot_place(struct pp_slot *s, struct pp_sends *sends, int64_t now_ms)
 }
 
 /* Handles a request that the HTTP library wrote a second time because its kept connection had died,
- * and that asked for no permit, because the client had no rate when the transfer began. If no permit is free for it, it enters the log at once, at the latest time at which it may count.
- */
+ * and that asked for no permit, because the client had no rate when the transfer began. If no
+ * permit is free for it, it enters the log at once, at the latest time at which it may count. */
 static void admit_rewrite(struct pp_slot *s, struct pp_sends *sends, int64_t now_ms)
 {
     const struct pp_rate_mark mark = {.at_ms = now_ms + PP_ARRIVAL_CAP_MS, .n = 1};
