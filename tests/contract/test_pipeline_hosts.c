@@ -147,8 +147,9 @@ static void photos_of_a_dead_host_fail_with_host_down(void **state)
     struct pp_batch b = finished_fast(w, "b_1");
     assert_int_equal(b.photos[PP_OUTCOME_FAILED], PHOTOS);
     assert_true(w->p.metrics.failed[PP_CODE_HOST_DOWN][0] >= PHOTOS - before - 10);
-    /* 40 good answers and as many failures open it, and some are in flight then. */
-    assert_true(world_seen(w, "42").requests < 40 + PHOTOS / 2);
+    /* 40 good answers and as many failures open it, and some are in flight then, more of them on a
+     * slow machine. Without a breaker, each photo is requested retry_attempts times. */
+    assert_true(world_seen(w, "42").requests < 40 + PHOTOS);
 }
 
 /* Photos that are planned while the host is down are parked at once, and come back with it. */
