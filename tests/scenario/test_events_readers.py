@@ -141,8 +141,8 @@ def ten_thousand(case):
     finish(pool, "42", 1)
     poll_all(pool, "key=results", 1)
     empty = pool.memory_kb("VmRSS")
-    # A crowd uses the memory that the allocator has kept of earlier ones, but not all of it: how much
-    # depends on chance. What a crowd leaves behind for good would make each of them cost more.
+    # A crowd uses the memory that the allocator has kept of earlier ones, but not all of it: how
+    # much depends on chance. What a crowd leaves behind for good makes each of them cost more.
     after = []
     while len(after) < 2 or len(after) < CROWDS and after[-1] > max(after[:-1]) * 1.1 + 2048:
         crowd = Crowd(pool, n)
