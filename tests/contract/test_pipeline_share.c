@@ -78,6 +78,38 @@ static void one_request_for_three(void **state)
     assert_int_equal(requests(w), 1);
 }
 
+static bool follows(void *data)
+{
+    struct world *w = data;
+    return pp_sharing_followers(pp_claimer_share(w->p.claimer)) == 1;
+}
+
+static bool follows_no_more(void *data)
+{
+    return pp_sharing_followers(pp_claimer_share(((struct world *)data)->p.claimer)) == 0;
+}
+
+/* The store takes long for the owner's settlement. The follower need not wait for that. */
+static void a_photo_is_told_before_it_is_settled(void **state)
+{
+    struct world *w = *state;
+    const char *url;
+
+    world_open(w);
+    w->faulty.rules[FAULTY_STORE_settle].delay_ms = 30000;
+    url = url_of(w, "bytes=2000&delay=500");
+    post(w, "1", "b_1", url);
+    post(w, "2", "b_2", url);
+    world_until(w, follows, w);
+    world_until(w, follows_no_more, w);
+    assert_int_equal(world_batch(w, "b_1").photos[PP_OUTCOME_STORED], 0);
+    assert_int_equal(world_batch(w, "b_2").photos[PP_OUTCOME_STORED], 0);
+    assert_int_equal(outcome_of(w, "b_1").kind, PP_OUTCOME_STORED);
+    assert_int_equal(outcome_of(w, "b_2").kind, PP_OUTCOME_STORED);
+    assert_int_equal(shared(w), 1);
+    assert_int_equal(requests(w), 1);
+}
+
 static void a_recent_fetch_is_shared(void **state)
 {
     struct world *w = *state;
@@ -198,12 +230,6 @@ static void own_headers(void **state)
 static bool has_drained(void *data)
 {
     return ((struct world *)data)->drained;
-}
-
-static bool follows(void *data)
-{
-    struct world *w = data;
-    return pp_sharing_followers(pp_claimer_share(w->p.claimer)) == 1;
 }
 
 /* --- other processes --- */
@@ -445,6 +471,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(one_request_for_three, setup, world_teardown),
+        cmocka_unit_test_setup_teardown(a_photo_is_told_before_it_is_settled, setup, world_teardown),
         cmocka_unit_test_setup_teardown(a_recent_fetch_is_shared, setup, world_teardown),
         cmocka_unit_test_setup_teardown(window_of_no_time, setup, world_teardown),
         cmocka_unit_test_setup_teardown(who_looks_again, setup, world_teardown),

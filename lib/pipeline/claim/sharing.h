@@ -27,6 +27,7 @@ struct pp_sharing_task {
     const struct pp_task *task;
     bool asked; /* false: the task does not share, and the other fields mean nothing */
     bool owns;  /* the task tells its outcome */
+    bool told;  /* it has done so */
     /* The outcome that a follower has taken. Its texts are in `arena`. */
     bool taken;
     struct pp_shared outcome;

@@ -87,6 +87,7 @@ struct pp_transfer {
     void *run;                  /* The runner's struct fetch_run for this transfer. */
     int64_t ended_ms;           /* the settler got the transfer at this loop time */
     struct pp_node settle_node; /* After FINISHED, links the transfer into the settler's queue. */
+    struct pp_node tell_node;   /* The same, into its list of photos to tell other tasks of. */
 };
 
 #endif

@@ -47,10 +47,13 @@ struct pp_settler {
     /* Links the transfers whose outcome is too early to believe, by settle_node. */
     struct pp_list doubtful;
     struct pp_timer *doubt_timer;
+    struct pp_list to_tell; /* Links the transfers whose photo other tasks may take, by tell_node. */
+    struct pp_timer *tell_timer;
 };
 
 static void write_waiting(void *settler);
 static void look_at_doubtful(void *settler);
+static void tell_photos(void *settler);
 
 /* Returns the batching delay of the next call: 0 if enough outcomes for a full call wait, gather_ms
  * if few further outcomes are expected, gather_max_ms otherwise. */
@@ -65,6 +68,14 @@ static int64_t gather_ms(const struct pp_settler *settler)
     return company ? p->gather_max_ms : p->gather_ms;
 }
 
+static void free_settler(struct pp_settler *settler)
+{
+    pp_timer_close(settler->timer);
+    pp_timer_close(settler->doubt_timer);
+    pp_timer_close(settler->tell_timer);
+    free(settler);
+}
+
 struct pp_settler *pp_settler_open(const struct pp_settler_options *options)
 {
     pp_assert(options->claimer && options->on_items_finished && options->on_batch_moved,
@@ -76,15 +87,14 @@ struct pp_settler *pp_settler_open(const struct pp_settler_options *options)
     settler->most = CALL_MAX;
     pp_list_init(&settler->waiting);
     pp_list_init(&settler->doubtful);
+    pp_list_init(&settler->to_tell);
     settler->timer = pp_timer_open(options->loop, write_waiting, settler);
     settler->doubt_timer = pp_timer_open(options->loop, look_at_doubtful, settler);
-    if (!settler->timer || !settler->doubt_timer) {
-        pp_timer_close(settler->timer);
-        pp_timer_close(settler->doubt_timer);
-        free(settler);
-        return NULL;
-    }
-    return settler;
+    settler->tell_timer = pp_timer_open(options->loop, tell_photos, settler);
+    if (settler->timer && settler->doubt_timer && settler->tell_timer)
+        return settler;
+    free_settler(settler);
+    return NULL;
 }
 
 void pp_settler_close(struct pp_settler *settler)
@@ -93,9 +103,7 @@ void pp_settler_close(struct pp_settler *settler)
         return;
     pp_assert(pp_list_empty(&settler->waiting) && pp_list_empty(&settler->doubtful) && settler->call.r.n == 0,
               "outcomes are not settled");
-    pp_timer_close(settler->timer);
-    pp_timer_close(settler->doubt_timer);
-    free(settler);
+    free_settler(settler);
 }
 
 static struct pp_transfer *pop(struct pp_list *list)
@@ -308,6 +316,34 @@ static void announce(struct pp_settler *settler, const struct settle_call *call)
         pp_claimer_requeue(settler->o.claimer, rows, n);
 }
 
+/* --- the end of a transfer --- */
+
+/* Tells other tasks of the photos that have just been fetched. They need not wait until the store
+ * has the settlement: the bytes are kept, whatever becomes of the owner's claim. */
+static void tell_photos(void *data)
+{
+    struct pp_settler *settler = data;
+    struct pp_sharing *share = pp_claimer_share(settler->o.claimer);
+    struct pp_node *node;
+
+    while ((node = pp_list_pop(&settler->to_tell))) {
+        struct pp_settlement s;
+        const struct pp_transfer *t = pp_container_of(node, struct pp_transfer, tell_node);
+        decide(settler, t, &s);
+        pp_tell(share, t, &s);
+    }
+    if (share)
+        pp_sharing_send(share);
+}
+
+/* Gives the transfer back to the claimer, which frees it. */
+static void let_go(struct pp_settler *settler, struct pp_transfer *t)
+{
+    if (t->tell_node.next)
+        pp_list_remove(&settler->to_tell, &t->tell_node);
+    pp_claimer_settled(settler->o.claimer, t);
+}
+
 /* Handles a failed call: the store has written nothing, or nobody knows what the store has written.
  * A single settlement goes to the end of the queue; several settlements go back to the head of the
  * queue, and the settler retries them in calls of half the size. When giving up, the settler drops
@@ -331,7 +367,7 @@ static void on_call_failed(struct pp_settler *settler, struct settle_call *call,
         pp_timer_start(settler->timer, TRY_AGAIN_MS, 0);
     else
         while ((t = pop(&settler->waiting)))
-            pp_claimer_settled(settler->o.claimer, t);
+            let_go(settler, t);
 }
 
 static void on_call_written(struct pp_settler *settler, struct settle_call *call)
@@ -358,7 +394,7 @@ static void on_call_written(struct pp_settler *settler, struct settle_call *call
         o->on_batch_moved(o->data, call->r.batches[i].batch_id);
     }
     for (size_t i = 0; i < call->r.n; i++)
-        pp_claimer_settled(o->claimer, call->transfers[i]);
+        let_go(settler, call->transfers[i]);
     if (!pp_list_empty(&settler->waiting))
         pp_timer_sooner(settler->timer, gather_ms(settler));
 }
@@ -456,6 +492,10 @@ void pp_settler_finished(struct pp_settler *settler, struct pp_transfer *t)
     pp_assert(!t->settle_node.next, "a transfer finishes twice");
     t->ended_ms = pp_loop_now(settler->o.loop);
     learn(settler, t);
+    if (t->outcome.code == 0 && t->handed_back == PP_BACK_NOT && pp_tell_may(t)) {
+        pp_list_push(&settler->to_tell, &t->tell_node);
+        pp_timer_sooner(settler->tell_timer, 0);
+    }
     if (settler->draining || settler->doubtful.n >= DOUBTFUL_MAX || !is_doubtful(settler, t)) {
         write_soon(settler, t);
         return;

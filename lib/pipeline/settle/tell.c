@@ -44,12 +44,18 @@ struct pp_route_sample pp_tell_sample(const struct pp_transfer *t, const struct 
                                     .ms = ms < timeout_ms ? ms : timeout_ms};
 }
 
+bool pp_tell_may(const struct pp_transfer *t)
+{
+    return t->share && t->share->owns && !t->share->told;
+}
+
 void pp_tell(struct pp_sharing *share, const struct pp_transfer *t, const struct pp_settlement *s)
 {
     const struct pp_outcome *o = &s->outcome;
 
-    if (!share || !t->share || !t->share->owns)
+    if (!share || !pp_tell_may(t))
         return;
+    t->share->told = true;
     if (s->stale || s->kind != PP_SETTLE_FINAL || !pp_shared_may(o->code)) {
         pp_sharing_tell(share, t->share, NULL);
         return;

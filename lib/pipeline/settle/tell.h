@@ -13,8 +13,11 @@ bool pp_tell_taken(const struct pp_transfer *t);
 void pp_tell_settle(const struct pp_transfer *t, struct pp_settlement *s);
 /* Returns what such a transfer says about its tier, as if it had lasted as long as the fetch. */
 struct pp_route_sample pp_tell_sample(const struct pp_transfer *t, const struct pp_params *params);
-/* Tells the other tasks for the URL what became of a transfer, after the store has its settlement,
- * or will never have it (`s` is then stale). `share` may be NULL. */
+/* Returns true if the transfer's outcome is told to other tasks, and has not been yet. */
+bool pp_tell_may(const struct pp_transfer *t);
+/* Tells the other tasks for the URL what became of a transfer, or that nothing came of it (it is
+ * not final, `s` is stale). A photo may be told as soon as its bytes are kept; a failure only after
+ * the store has it. Does nothing if pp_tell_may() is false. `share` may be NULL. */
 void pp_tell(struct pp_sharing *share, const struct pp_transfer *t, const struct pp_settlement *s);
 
 #endif
