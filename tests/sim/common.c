@@ -16,7 +16,6 @@ enum {
     HOSTS = 4,
     HOT_MS = 15000,        /* clients name the same URL for this time */
     QUIET_MS = 20000,      /* so long after a fault, nothing of it is left */
-    ASKED_MS = 1000,       /* from a claim until the task is the owner */
     TOLD_MS = 500,         /* from a settlement until its outcome is told */
     WAITS_MS = 1000 - 500, /* a follower waits for this time: the shortest tier, less what is in flight */
     LONGEST_MS = 240000,   /* a claim lasts no longer if nothing fails */
@@ -59,8 +58,8 @@ struct photo {
     int64_t claimed_ms;
     char process[16];
     bool always, shares;
-    bool owns;      /* no other task of the URL was claimed: it is the owner */
-    bool requested; /* it has made a request */
+    bool owns;            /* no other task of the URL was claimed: it is the owner */
+    int64_t requested_ms; /* its first request has arrived; 0: it has made none */
 };
 
 struct sim_common {
@@ -217,16 +216,26 @@ static void check_taken(struct sim_common *c, const struct photo *p, const struc
         report(c, p, "a shared failure that is not the URL's");
     if (!was_fetched(c, p, o))
         report(c, p, "a shared outcome that no other client's fetch had");
-    if (p->requested)
+    if (p->requested_ms)
         report(c, p, "a shared outcome of a task that has made a request");
 }
 
+/* The task may have become the owner instead of others, which are not followed from then on. */
+static void take_over(const struct sim_common *c, const struct photo *p)
+{
+    for (struct photo *o = c->photos; o; o = o->hh.next)
+        if (o != p && o->url == p->url)
+            o->owns = false;
+}
+
 /* A task has fetched, with this settlement; NULL: its claim lapsed, or its batch was cancelled. */
-static void note_fetched(struct photo *p, const struct pp_settlement *s, int64_t now)
+static void note_fetched(const struct sim_common *c, struct photo *p, const struct pp_settlement *s)
 {
     struct url *u = p->url;
     bool final = s && s->kind == PP_SETTLE_FINAL;
+    int64_t now = now_of(c);
 
+    take_over(c, p);
     if (final) {
         struct fetch *f = &u->fetches[u->n_fetches++ % FETCHES];
         *f = (struct fetch){.at_ms = now, .code = s->outcome.code, .object = s->outcome.object};
@@ -253,7 +262,7 @@ static void begin_claim(struct sim_common *c, struct photo *p, const struct pp_m
     p->always = change->always;
     p->shares = !change->held && change->losses == 0;
     p->owns = p->shares && p->url->claimed == 0;
-    p->requested = false;
+    p->requested_ms = 0;
     p->url->claimed++;
 }
 
@@ -269,7 +278,7 @@ static void end_claim(struct sim_common *c, struct photo *p, const struct pp_mem
     if (final && s->outcome.shared)
         check_taken(c, p, &s->outcome);
     else
-        note_fetched(p, s, now_of(c));
+        note_fetched(c, p, s);
 }
 
 void sim_common_task(struct sim_common *c, const struct pp_memory_task_change *change)
@@ -298,24 +307,17 @@ static bool could_take(const struct sim_common *c, const struct photo *p)
            quiet_since(c, u->told_claimed_ms);
 }
 
-/* Returns true if the task was to follow another one, instead of a request that began at `at_ms`. An
- * owner that has told an outcome, and fetches again, may look as if it had finished. */
+/* Returns true if the task was to follow another one, which had made its request, instead of a
+ * request that began at `at_ms`. An owner that has told an outcome, and fetches again, may look as
+ * if it had finished. */
 static bool could_follow(const struct sim_common *c, const struct photo *p, int64_t at_ms)
 {
     for (const struct photo *o = c->photos; o; o = o->hh.next)
-        if (o != p && o->url == p->url && o->claimed && o->owns && !o->told &&
-            p->claimed_ms >= o->claimed_ms + ASKED_MS && at_ms - p->claimed_ms < WAITS_MS &&
+        if (o != p && o->url == p->url && o->claimed && o->owns && !o->told && o->requested_ms &&
+            p->claimed_ms > o->requested_ms && at_ms - p->claimed_ms < WAITS_MS &&
             quiet_since(c, o->claimed_ms))
             return true;
     return false;
-}
-
-/* The task may have become the owner instead of others, which then tell nothing that it takes. */
-static void take_over(const struct sim_common *c, const struct photo *p)
-{
-    for (struct photo *o = c->photos; o; o = o->hh.next)
-        if (o != p && o->url == p->url)
-            o->owns = false;
 }
 
 void sim_common_request(struct sim_common *c, const struct sim_request *q, bool ended)
@@ -327,10 +329,10 @@ void sim_common_request(struct sim_common *c, const struct sim_request *q, bool 
         return;
     key = pp_photo_key_sent(client, q->url, strcspn(q->url, "?"));
     struct photo *p = photo_find(c, client, &key);
-    if (!p || !p->claimed || p->requested || q->began_ms < p->claimed_ms ||
+    if (!p || !p->claimed || p->requested_ms || q->began_ms < p->claimed_ms ||
         strcmp(p->process, q->process) != 0)
         return;
-    p->requested = true;
+    p->requested_ms = now_of(c);
     if (p->shares && could_take(c, p))
         report(c, p, "a request, although another task has told the outcome");
     else if (p->shares && could_follow(c, p, q->began_ms))
