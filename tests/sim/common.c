@@ -344,9 +344,11 @@ void sim_common_look(struct sim_common *c)
 {
     int64_t now = now_of(c);
 
-    for (struct photo *p = c->photos; p; p = p->hh.next)
-        if (p->claimed && now - p->claimed_ms > LONGEST_MS && quiet_since(c, p->claimed_ms)) {
-            report(c, p, "a claimed task that does not end");
-            p->claimed_ms = now;
-        }
+    for (struct photo *p = c->photos; p; p = p->hh.next) {
+        int64_t since_ms = p->claimed_ms > c->f->disturbed_ms ? p->claimed_ms : c->f->disturbed_ms;
+        if (!p->claimed || now - since_ms <= LONGEST_MS)
+            continue;
+        report(c, p, "a claimed task that does not end");
+        p->claimed_ms = now;
+    }
 }

@@ -147,7 +147,8 @@ static void draw_filter(struct sim_swarm *s, struct pp_rng *r)
 }
 
 /* Most seeds have URLs that several clients name. These draws have random numbers of their own, and
- * come last, because they are no faults. */
+ * come last, because they are no faults. Without faults the judge knows exactly which requests are
+ * due, so the list of servers changes more often then. */
 static void draw_common(struct sim_swarm *s)
 {
     static const int64_t windows[] = {0, 5000, 20000, 60000};
@@ -156,8 +157,9 @@ static void draw_common(struct sim_swarm *s)
     pp_rng_seed(&r, s->seed ^ UINT64_C(0x636f6d6d6f6e));
     s->share_window_ms = windows[pp_rng_below(&r, 4)];
     s->common = pp_rng_below(&r, 3) > 0 ? between(&r, 5, 80) : 0;
-    if (s->common > 0 && !s->embedded && pp_rng_below(&r, 2) == 0)
-        s->share_change_every_ms = between(&r, 20000, 200000);
+    bool faults = s->crash_every_ms || s->freeze_every_ms || s->lose_requests || s->redis_down_every_ms;
+    if (s->common > 0 && !s->embedded && (!faults || pp_rng_below(&r, 2) == 0))
+        s->share_change_every_ms = between(&r, 20000, faults ? 200000 : 60000);
 }
 
 struct sim_swarm sim_swarm_draw(uint64_t seed, int64_t busy_ms)
