@@ -120,6 +120,8 @@ enum pp_follow_next pp_follow_decide(struct pp_follow *f, const struct pp_follow
         in_all = SHARED_WAIT_MIN_MS;
     if (!row->other)
         return PP_FOLLOW_FETCH;
+    if (told && told->owner == row->owner) /* a task that comes again looks again */
+        told = NULL;
     if (told && (row->age_ms <= terms->window_ms || row->age_ms <= now_ms - f->since_ms))
         return PP_FOLLOW_TAKE;
     if (now_ms - f->since_ms >= in_all)

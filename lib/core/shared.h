@@ -59,7 +59,8 @@ struct pp_follow_terms {
 };
 
 /* Decides what a follower does. `row` is the answer of the dedupe port for its URL, `told` the
- * outcome in it, NULL: none. Notes a change of the owner in `f`. A follower waits for one owner at
+ * outcome in it, NULL: none. A follower never takes an outcome that it has told itself, in an
+ * earlier import. Notes a change of the owner in `f`. A follower waits for one owner at
  * most the timeout of its tier and the lease, and in all at most twice the timeout, or 5 s if that
  * is longer. So it never waits for longer than its own fetch and a retry could take. */
 enum pp_follow_next pp_follow_decide(struct pp_follow *f, const struct pp_follow_terms *terms,

@@ -153,7 +153,7 @@ static void redis_forgets(struct sim_fleet *f)
     f->forgets++;
     f->disturbed_ms = now;
     pp_memory_coordinator_forget(f->coordinator);
-    pp_memory_dedupe_forget(f->dedupe);
+    sim_shares_forget(f);
     pp_memory_filter_forget(f->filter);
     sim_stream_forgot(f->stream);
     pp_memory_event_log_forget(f->events, all ? INT64_MIN : now - back);
@@ -244,6 +244,7 @@ static void on_tick(void *data)
         {"cancel", s->cancel_every_ms, sim_orders_cancel},
         {"replay", s->replay_every_ms, sim_orders_replay},
         {"upgrade", s->upgrade_every_ms, sim_upgrade_begin},
+        {"share servers", s->share_change_every_ms, sim_shares_change},
     };
 
     for (size_t i = 0; i < f->n_nodes; i++)

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "bounds.h"
+#include "common.h"
 #include "due.h"
 #include "import.h"
 #include "judge.h"
@@ -16,8 +17,6 @@
 #include "pipeline/fetch/run_internal.h"
 #include "reader.h"
 #include "stream.h"
-
-#define SHARE_WINDOW_MS 60000
 
 static int64_t server_now(void *data)
 {
@@ -59,6 +58,12 @@ static int64_t age(void *data, const struct pp_exchange *x)
     return run_now(r) - (r->hops > 0 ? r->parked_ms : r->started_ms);
 }
 
+static const char *client_of(void *data, const struct pp_exchange *x)
+{
+    (void)data;
+    return pp_container_of(x, const struct fetch_run, x)->t->task->client;
+}
+
 static const char *const rule_names[] = {[SIM_RULE_I4] = "I4", [SIM_RULE_I5] = "I5", [SIM_RULE_I6] = "I6"};
 
 static void on_violated(void *data, enum sim_rule rule, const char *text)
@@ -80,6 +85,7 @@ static void on_request(void *data, struct sim_request *q, bool ended)
 
     sim_trace_request(f->trace, q, ended);
     sim_patience_request(f->patience, q, ended);
+    sim_common_request(f->common, q, ended);
     if (!ended)
         sim_faults_request(f, q->process);
 }
@@ -133,12 +139,10 @@ static void open_servers(struct sim_fleet *f)
                                                                               .carry = sim_carry,
                                                                               .appended = on_appended,
                                                                               .data = &f->redis_weather});
-    f->dedupe = pp_memory_dedupe_new(
-        &(struct pp_memory_dedupe_options){.window_ms = SHARE_WINDOW_MS, .now_ms = internet_now, .data = w});
     f->blobs = pp_memory_blobs_new(&(struct pp_memory_blobs_options){.now_ms = server_now, .data = w});
     f->broker = pp_memory_broker_new();
     pp_assert(f->store && f->deliveries && f->coordinator && f->ingest && f->filter && f->events &&
-                  f->dedupe && f->blobs && f->broker,
+                  f->blobs && f->broker,
               "the simulator needs memory");
 }
 
@@ -147,7 +151,9 @@ static void add_nodes(struct sim_fleet *f, unsigned n, unsigned roles, const cha
     for (unsigned i = 0; i < n; i++) {
         struct sim_node *node = &f->nodes[f->n_nodes++];
         pp_assert(f->n_nodes <= SIM_PROCESSES_MAX, "too many nodes");
-        *node = (struct sim_node){.fleet = f, .roles = roles, .config = f->upgrade.config};
+        node->fleet = f;
+        node->roles = roles;
+        node->config = f->upgrade.config;
         snprintf(node->name, sizeof node->name, "%s%u", name, i + 1);
         sim_node_start(node);
         if (f->swarm.drift_ppm > 0)
@@ -187,6 +193,7 @@ struct sim_fleet *sim_fleet_open(const struct sim_swarm *swarm, const struct sim
     f->due = sim_due_open(f);
     f->legal = sim_legal_open(f);
     f->patience = sim_patience_open(f);
+    f->common = sim_common_open(f);
     f->bounds = sim_bounds_open(f);
     f->orders = sim_orders_open(f);
     f->net = sim_internet_open(
@@ -196,6 +203,7 @@ struct sim_fleet *sim_fleet_open(const struct sim_swarm *swarm, const struct sim
                                        .outages = swarm->outages,
                                        .time_left = time_left,
                                        .age = age,
+                                       .client_of = client_of,
                                        .data = f->world,
                                        .closes = swarm->embedded,
                                        .record = {.rpm = swarm->rpm,
@@ -213,6 +221,7 @@ struct sim_fleet *sim_fleet_open(const struct sim_swarm *swarm, const struct sim
     f->redis_weather.on_stale = sim_faults_stale;
     f->redis_weather.stale_data = f;
     open_servers(f);
+    sim_shares_open(f);
     f->hooks = sim_hooks_open(f);
     sim_upgrade_open(f);
     add_nodes(f, swarm->all_roles, ALL, "all");

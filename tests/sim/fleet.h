@@ -8,14 +8,13 @@
  *
  * All is in one thread. Files: fleet.c opens and closes servers, node.c processes, faults.c
  * breaks them, upgrade.c replaces them, embedded.c has the process of `photopool up`, import.c
- * posts batches, order.c cancels and replays them, reader.c reads events, hooks.c gets posts,
+ * posts batches, common.c checks shared outcomes, shares.c changes share.servers, order.c cancels and replays them, reader.c reads events, hooks.c gets posts,
  * settings.c changes limits, judge.c checks the rules, bounds.c the bounds.
  */
 #ifndef PP_SIM_FLEET_H
 #define PP_SIM_FLEET_H
 
 #include "adapter/memory/blobs.h"
-#include "adapter/memory/dedupe.h"
 #include "adapter/memory/delivery.h"
 #include "adapter/memory/event_log.h"
 #include "adapter/memory/filter.h"
@@ -29,6 +28,7 @@
 #include "line.h"
 #include "pipeline/accept/accept.h"
 #include "pipeline/pipeline.h"
+#include "shares.h"
 #include "swarm.h"
 #include "upgrade.h"
 
@@ -42,6 +42,7 @@ struct sim_orders;
 struct sim_due;
 struct sim_legal;
 struct sim_patience;
+struct sim_common;
 struct sim_bounds;
 struct sim_http;
 struct sim_setting;
@@ -61,6 +62,7 @@ struct sim_node {
     struct sim_part *part;          /* what that process has open; left alone after a crash */
     struct sim_embedded embedded;   /* if swarm.embedded */
     struct pp_sim_event act;        /* what happens next to a node that is down or frozen */
+    struct pp_sim_event reload;     /* its process reads the list of share.servers again */
 };
 
 /* What one process has open. */
@@ -68,6 +70,7 @@ struct sim_part {
     struct sim_node *node;
     struct pp_loop *loop;
     struct sim_line to_store, to_redis, to_broker, to_dedupe;
+    struct pp_dedupe *to_shares[SIM_SHARES]; /* ports to single servers, of p.dedupe; NULL: none yet */
     struct pp_params params;
     struct pp_pipeline p;
     struct pp_acceptor *acceptor;        /* with the role api */
@@ -91,7 +94,7 @@ struct sim_fleet {
     struct pp_memory_ingest *ingest;
     struct pp_memory_filter *filter;
     struct pp_memory_event_log *events;
-    struct pp_memory_dedupe *dedupe;
+    struct sim_shares shares;
     struct pp_memory_delivery *deliveries;
     struct pp_memory_blobs *blobs;
     struct pp_memory_broker *broker;
@@ -101,6 +104,7 @@ struct sim_fleet {
     struct sim_due *due;           /* what is due of cancelled and replayed batches */
     struct sim_legal *legal;       /* watches the task store */
     struct sim_patience *patience; /* what is due of hosts with outages */
+    struct sim_common *common;     /* what is due of URLs that several clients name */
     struct sim_bounds *bounds;
     struct sim_imports *imports;
     struct sim_stream *stream;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "common.h"
 #include "judge.h"
 
 enum { ITEMS_OF_A_CLIENT = 40, URLS_OF_A_CLIENT = 120, ITEMS_MAX = 8, PHOTOS_MAX = 4, PATIENCE_MS = 20000 };
@@ -154,9 +155,21 @@ static void post(struct import *i)
     pp_sim_leave(before);
 }
 
+/* Writes the URL of a photo: of a host of the client, or one that other clients name, too. */
+static void make_url(struct sim_imports *s, const char *client, char url[SIM_COMMON_URL_MAX])
+{
+    if (s->f->swarm.common > 0 && below(s, 100) < s->f->swarm.common) {
+        sim_common_draw(s->f->common, client, url);
+        return;
+    }
+    unsigned number = (unsigned)below(s, URLS_OF_A_CLIENT), host = (unsigned)below(s, 3);
+    snprintf(url, SIM_COMMON_URL_MAX, "%s://h%u.c%s.example/%u.jpg", host == 2 ? "https" : "http", host, client,
+             number);
+}
+
 /* Writes a body with items of a client. Items and photos repeat, so that newer lists supersede
  * older ones, and photos become known. */
-static void make_body(struct import *i, unsigned client)
+static void make_body(struct import *i)
 {
     struct sim_imports *s = i->s;
     static const char *const refresh[] = {"known", "changed", "always"};
@@ -172,9 +185,9 @@ static void make_body(struct import *i, unsigned client)
         i->promise.items[k].photos = photos;
         pp_buf_printf(&i->body, "%s{\"id\":\"i%u\",\"photos\":[", k ? "," : "", item);
         for (unsigned n = 0; n < photos; n++) {
-            unsigned url = (unsigned)below(s, URLS_OF_A_CLIENT), host = (unsigned)below(s, 3);
-            pp_buf_printf(&i->body, "%s\"%s://h%u.c%u.example/%u.jpg\"", n ? "," : "",
-                          host == 2 ? "https" : "http", host, client, url);
+            char url[SIM_COMMON_URL_MAX];
+            make_url(s, i->client, url);
+            pp_buf_printf(&i->body, "%s\"%s\"", n ? "," : "", url);
         }
         pp_buf_printf(&i->body, "]}");
         s->photos += photos;
@@ -188,17 +201,16 @@ static void on_next(void *data)
 {
     struct sim_imports *s = data;
     struct import *i = calloc(1, sizeof *i);
-    unsigned client = (unsigned)below(s, s->f->swarm.clients);
     /* the mean numbers of items and photos */
     const uint64_t photos = (1 + ITEMS_MAX) * PHOTOS_MAX / 4;
 
     pp_assert(i, "the simulator needs memory");
     i->s = s;
-    snprintf(i->client, sizeof i->client, "%u", client);
+    snprintf(i->client, sizeof i->client, "%u", (unsigned)below(s, s->f->swarm.clients));
     snprintf(i->promise.client, sizeof i->promise.client, "%s", i->client);
     snprintf(i->key, sizeof i->key, "k%llu", (unsigned long long)s->keys++);
     pp_sim_event_init(&i->again, s->f->world, "post again", on_again, i);
-    make_body(i, client);
+    make_body(i);
     s->open++;
     post(i);
     if (!s->stopped)

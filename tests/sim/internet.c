@@ -24,7 +24,7 @@ struct sim_host {
     struct sim_behaviour b;
     uint64_t look_ups, connections, requests; /* how many there were */
     unsigned in_flight;
-    int64_t way_ms;
+    int64_t way_ms; /* for its client; of a host of no client: for a caller that names no client */
     char client[SIM_CLIENT_MAX];
     char name[];
 };
@@ -49,7 +49,8 @@ struct sim_visit {
     /* when the origin learns that the sender has closed the connection; INT64_MAX: never */
     int64_t closed_ms;
     int64_t deadline_ms; /* the origin gives up at this time; INT64_MAX: never */
-    char *process, *url, *etag, *last_modified;
+    int64_t way_ms;
+    char *client, *process, *url, *etag, *last_modified;
     char address[SIM_ADDRESS_MAX];
 };
 
@@ -130,6 +131,7 @@ static void unref(struct sim_visit *v)
     if (--v->refs > 0)
         return;
     v->host->net->n_visits--;
+    free(v->client);
     free(v->process);
     free(v->url);
     free(v->etag);
@@ -184,7 +186,7 @@ static void arrive(struct sim_visit *v)
 
     v->answer = sim_answer_of(h->net->o.seed, &h->b, &ask);
     v->arrived = true;
-    const struct sim_arrival arrival = {.client = h->client,
+    const struct sim_arrival arrival = {.client = v->client,
                                         .host = h->name,
                                         .url = v->url,
                                         .process = v->process,
@@ -222,6 +224,21 @@ static char *copy(const char *text, bool *failed)
     return c;
 }
 
+/* Returns the client for which an exchange with the host is; "": not known. */
+static const char *client_of(const struct sim_host *h, const struct pp_exchange *x)
+{
+    const struct sim_internet *net = h->net;
+
+    return !*h->client && net->o.client_of ? net->o.client_of(net->o.data, x) : h->client;
+}
+
+int64_t sim_host_way_ms(const struct sim_host *h, const struct pp_exchange *x)
+{
+    const char *client = client_of(h, x);
+
+    return !*h->client && *client ? sim_way_ms(h->net->o.seed, client) : h->way_ms;
+}
+
 struct sim_visit *sim_visit_send(struct sim_host *h, const char *process, const struct pp_exchange *x,
                                  const struct sockaddr *sa)
 {
@@ -238,6 +255,8 @@ struct sim_visit *sim_visit_send(struct sim_host *h, const char *process, const 
     net->n_visits++;
     v->host = h;
     v->refs = 1;
+    v->way_ms = sim_host_way_ms(h, x);
+    v->client = copy(client_of(h, x), &failed);
     v->process = copy(process, &failed);
     v->url = copy(x->url, &failed);
     v->etag = copy(x->etag, &failed);
@@ -246,7 +265,7 @@ struct sim_visit *sim_visit_send(struct sim_host *h, const char *process, const 
     v->closed_ms = INT64_MAX;
     v->deadline_ms = net->o.time_left ? now_ms + net->o.time_left(net->o.data, x) : INT64_MAX;
     v->began_ms = now_ms - (net->o.age ? net->o.age(net->o.data, x) : 0);
-    v->arrive_ms = now_ms + h->way_ms + sim_jitter_ms(net->o.seed, h->name, net->entered);
+    v->arrive_ms = now_ms + v->way_ms + sim_jitter_ms(net->o.seed, h->name, net->entered);
     sim_address_text(sa, v->address);
     if (failed) {
         unref(v);
@@ -276,7 +295,7 @@ void sim_visit_close(struct sim_visit *v)
 
     sim_internet_advance(net);
     if (!v->ended) {
-        v->closed_ms = now_of(net) + v->host->way_ms;
+        v->closed_ms = now_of(net) + v->way_ms;
         if (v->arrived && end_of(v) < v->end_ms) {
             v->end_ms = end_of(v);
             enter(net, v, STEP_END, v->end_ms);
@@ -308,11 +327,11 @@ static struct sim_host *host_new(struct sim_internet *net, const char *name)
     memcpy(h->name, name, n);
     (void)sim_client_of(name, h->client);
     h->b = sim_behaviour_of(net->o.seed, name, net->o.trouble, net->o.outages);
+    h->way_ms = sim_way_ms(net->o.seed, *h->client ? h->client : name);
     if (net->o.adjust)
         net->o.adjust(net->o.data, name, &h->b);
     pp_assert(h->b.addresses >= 1 && h->b.addresses <= SIM_ADDRESSES_MAX,
               "a host has too few or too many addresses");
-    h->way_ms = sim_way_ms(net->o.seed, *h->client ? h->client : name);
     return h;
 }
 
@@ -356,11 +375,6 @@ bool sim_host_reuse(struct sim_host *h, bool *dies)
         return false;
     return sim_reuse_of(net->o.seed, h->name, h->requests + h->connections, dies) &&
            (!*dies || (!net->calm && net->o.trouble > 0));
-}
-
-int64_t sim_host_way_ms(const struct sim_host *h)
-{
-    return h->way_ms;
 }
 
 /* --- processes --- */

@@ -13,8 +13,9 @@
  * of the origins catches up, in the order of time, in each call of this header.
  *
  * The close of a connection arrives no later than any request that the same client's workers send
- * after it, because all hosts of a client are equally far away, and only requests have a jitter. So
- * a process that frees a place and uses it again keeps the limit of requests in flight.
+ * after it, because all hosts are equally far away from the workers of a client, and only requests
+ * have a jitter. So a process that frees a place and uses it again keeps the limit of requests in
+ * flight.
  *
  * The world's times must not be negative. One thread uses the internet and all its fetchers and
  * resolvers. The same seed and the same calls at the same times give the same answers. */
@@ -46,6 +47,9 @@ struct sim_internet_options {
     int64_t (*time_left)(void *data, const struct pp_exchange *x);
     /* NULL, or returns how long ago the caller of this exchange was allowed to request the host. */
     int64_t (*age)(void *data, const struct pp_exchange *x);
+    /* NULL, or returns the client for which the caller makes this exchange. It counts for requests
+     * to hosts of no client (behave.h). */
+    const char *(*client_of)(void *data, const struct pp_exchange *x);
     /* A process that crashes leaves a machine that closes its connections. false: its machine is
      * lost, too. */
     bool closes;
@@ -126,7 +130,8 @@ enum sim_connected sim_host_connect(struct sim_host *h, const char *process, con
 /* Returns true if the next request can use a kept connection. Then *dies is true if the host has
  * closed this one, so that the request gets lost and must be sent again. */
 bool sim_host_reuse(struct sim_host *h, bool *dies);
-int64_t sim_host_way_ms(const struct sim_host *h);
+/* Returns the time that an exchange with the host takes one way, in ms. */
+int64_t sim_host_way_ms(const struct sim_host *h, const struct pp_exchange *x);
 uint64_t sim_internet_seed(const struct sim_internet *net);
 int64_t sim_internet_now(const struct sim_internet *net);
 

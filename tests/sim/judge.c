@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/text.h"
+#include "common.h"
 #include "due.h"
 #include "format/json_scan.h"
 #include "import.h"
@@ -357,6 +358,7 @@ void sim_judge_look(struct sim_judge *j)
     sim_internet_advance(j->f->net);
     sim_legal_look(j->f->legal);
     sim_patience_look(j->f->patience);
+    sim_common_look(j->f->common);
 }
 
 size_t sim_judge_missing(const struct sim_judge *j)
@@ -381,7 +383,7 @@ int64_t sim_judge_bound_ms(const struct sim_judge *j)
     };
     const struct sim_swarm *s = &j->f->swarm;
     /* Each photo of a client takes its turn: by the rate, and by the places. */
-    int64_t photos = 120, turns = photos * ATTEMPTS * 4;
+    int64_t photos = 120 + (s->common > 0 ? SIM_COMMON_URLS : 0), turns = photos * ATTEMPTS * 4;
     uint32_t rpm = s->rpm, places = s->concurrency;
     if (s->settings_every_ms > 0) { /* some client may have the lowest limits (settings.c) */
         rpm = s->rpm > 0 && s->rpm < SIM_SETTING_RPM_MIN ? s->rpm : SIM_SETTING_RPM_MIN;

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "bounds.h"
+#include "common.h"
 #include "judge.h"
 #include "patience.h"
 
@@ -119,6 +120,7 @@ static void on_task(void *data, const struct pp_memory_task_change *c)
                  state_name(p->state), (unsigned)p->epoch, or_nobody(p->worker));
         sim_judge_report(l->f->judge, "I9", &about, text);
     }
+    sim_common_task(l->f->common, c);
     l->by = c->by_worker;
     l->tasks += is_open(c->to);
     l->tasks -= is_open(p->state);

@@ -169,7 +169,7 @@ static bool next_address(struct transfer *t)
 
 static void step_open(struct transfer *t)
 {
-    int64_t left = t->connect_until_ms - now_of(t), way = 2 * sim_host_way_ms(t->host);
+    int64_t left = t->connect_until_ms - now_of(t), way = 2 * sim_host_way_ms(t->host, t->x);
 
     t->x->phase = PP_PHASE_CONNECT;
     if (!next_address(t)) {
@@ -224,7 +224,7 @@ static void step_request(struct transfer *t)
     if (t->kept && t->dies) { /* the request gets lost; it goes out again over a new connection */
         t->kept = false;
         t->next = 0;
-        go_on(t, STAGE_OPEN, 2 * sim_host_way_ms(t->host));
+        go_on(t, STAGE_OPEN, 2 * sim_host_way_ms(t->host, t->x));
         return;
     }
     x->reused = t->kept;
@@ -246,7 +246,7 @@ static void step_travel(struct transfer *t)
         return;
     }
     t->answer = *sim_visit_answer(t->visit, &arrived_ms);
-    t->head_at_ms = arrived_ms + t->answer.head_ms + sim_host_way_ms(t->host);
+    t->head_at_ms = arrived_ms + t->answer.head_ms + sim_host_way_ms(t->host, t->x);
     go_on(t, STAGE_HEAD, t->head_at_ms - sim_internet_now(t->f->end.net));
 }
 

@@ -83,6 +83,7 @@ static void set_params(struct sim_part *part)
                             .plan_chunk = c->plan_chunk,
                             .filter_bytes = (uint64_t)s->filter_kib << 10,
                             .filter_age_ms = s->filter_age_ms,
+                            .share_window_ms = s->share_window_ms,
                             .weight = weight_of(part->node),
                             .max_body = 32 << 20,
                             .max_items = 10000,
@@ -119,17 +120,6 @@ static enum pp_err open_queue(struct sim_part *part)
         &part->p.ingest);
 }
 
-/* A worker of a fleet asks who fetches a URL. The URLs name their clients, so all answers are the
- * same: nobody else does. */
-static enum pp_err open_dedupe(struct sim_part *part)
-{
-    struct sim_fleet *f = part->node->fleet;
-
-    if (f->swarm.embedded || !(part->node->roles & PP_ROLE_WORKER))
-        return PP_OK;
-    return pp_memory_dedupe_open(part->loop, f->dedupe, &part->to_dedupe.line, &part->p.dedupe);
-}
-
 static enum pp_err open_coordinator(struct sim_part *part)
 {
     struct sim_fleet *f = part->node->fleet;
@@ -159,7 +149,7 @@ static void open_ports(struct sim_part *part)
     enum pp_err err = pp_memory_task_store_open(loop, f->store, &part->to_store.line, &p->store);
 
     err = err == PP_OK ? open_coordinator(part) : err;
-    err = err == PP_OK ? open_dedupe(part) : err;
+    err = err == PP_OK ? sim_shares_port(part) : err;
     err = err == PP_OK ? open_queue(part) : err;
     err = err == PP_OK ? open_filter(part) : err;
     err = err == PP_OK ? pp_memory_event_log_open(loop, f->events, &part->to_redis.line, &p->events) : err;
@@ -258,8 +248,7 @@ void sim_node_crash(struct sim_node *n)
     if (n->part->log)
         pp_memory_ingest_cut(n->part->log);
     pp_memory_event_log_cut(p->events);
-    if (p->dedupe)
-        pp_memory_dedupe_cut(p->dedupe);
+    sim_shares_cut(n->part);
     pp_memory_blobs_cut(p->blobs);
     pp_sim_leave(before);
     pp_sim_process_crash(n->process);

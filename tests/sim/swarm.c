@@ -146,6 +146,22 @@ static void draw_filter(struct sim_swarm *s, struct pp_rng *r)
     s->filter_age_ms = between(r, 15000, 200000);
 }
 
+/* Most seeds have URLs that several clients name. These draws have random numbers of their own, and
+ * come last, because they are no faults. Without faults the judge knows exactly which requests are
+ * due, so the list of servers changes more often then. */
+static void draw_common(struct sim_swarm *s)
+{
+    static const int64_t windows[] = {0, 5000, 20000, 60000};
+    struct pp_rng r;
+
+    pp_rng_seed(&r, s->seed ^ UINT64_C(0x636f6d6d6f6e));
+    s->share_window_ms = windows[pp_rng_below(&r, 4)];
+    s->common = pp_rng_below(&r, 3) > 0 ? between(&r, 5, 80) : 0;
+    bool faults = s->crash_every_ms || s->freeze_every_ms || s->lose_requests || s->redis_down_every_ms;
+    if (s->common > 0 && !s->embedded && (!faults || pp_rng_below(&r, 2) == 0))
+        s->share_change_every_ms = between(&r, 20000, faults ? 200000 : 60000);
+}
+
 struct sim_swarm sim_swarm_draw(uint64_t seed, int64_t busy_ms)
 {
     static const int64_t leases[] = {3000, 5000, 10000, 30000};
@@ -185,6 +201,7 @@ struct sim_swarm sim_swarm_draw(uint64_t seed, int64_t busy_ms)
     draw_filter(&s, &r);
     s.weights = pp_rng_below(&r, 3) == 0 ? between(&r, 2, 5) : 0;
     draw_outages(&s);
+    draw_common(&s);
     return s;
 }
 
@@ -206,6 +223,7 @@ struct sim_swarm sim_swarm_plain(uint64_t seed, int64_t busy_ms)
                               .drain_ms = 5000,
                               .plan_chunk = 100,
                               .filter_age_ms = DAY_MS,
+                              .share_window_ms = 60000,
                               .way_us = 300,
                               .jitter_us = 300};
 }
@@ -280,6 +298,9 @@ static const struct sim_field fields[] = {
     FAULT(upgrade_every_ms, DAY_MS),
     FAULT(high_water, 1000000),
     FAULT(filter_kib, 1 << 20),
+    SIZE(common, 0, 100),
+    OTHER(share_window_ms, 0, 3600000),
+    SIZE(share_change_every_ms, 0, DAY_MS),
     FAULT(weights, 100),
     OTHER(filter_age_ms, 1, DAY_MS),
 #undef FIELD

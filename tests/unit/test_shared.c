@@ -151,7 +151,7 @@ static void not_an_outcome(void **state)
 
 static void what_a_follower_does(void **state)
 {
-    const struct pp_shared by_7 = {.owner = 7}, by_8 = {.owner = 8};
+    const struct pp_shared by_7 = {.owner = 7}, by_8 = {.owner = 8}, by_itself = {.owner = 5};
     static const struct {
         int64_t timeout_ms, lease_ms, window_ms;
         int64_t since_ms, owner_since_ms; /* how long ago */
@@ -166,7 +166,8 @@ static void what_a_follower_does(void **state)
         {1000, 30000, 60000, 0, 0, 7, 7, 60001, PP_FOLLOW_TAKE_OVER}, /* too old */
         {1000, 30000, 60000, 0, 0, 7, 8, 60001, PP_FOLLOW_WAIT},      /* an earlier owner told it */
         {1000, 30000, 60000, 0, 0, 7, 8, 100, PP_FOLLOW_TAKE},
-        {1000, 30000, 0, 0, 0, 7, 7, 1, PP_FOLLOW_TAKE_OVER}, /* told before it asked */
+        {1000, 30000, 60000, 0, 0, 7, 5, 100, PP_FOLLOW_WAIT}, /* it has told this itself */
+        {1000, 30000, 0, 0, 0, 7, 7, 1, PP_FOLLOW_TAKE_OVER},  /* told before it asked */
         {1000, 30000, 0, 500, 500, 7, 7, 400, PP_FOLLOW_TAKE},
         {1000, 30000, 0, 999, 999, 7, 0, 0, PP_FOLLOW_WAIT},
         {1000, 30000, 0, 1000, 1000, 7, 0, 0, PP_FOLLOW_TAKE_OVER},
@@ -184,8 +185,11 @@ static void what_a_follower_does(void **state)
         struct pp_follow f = {.owner = 7,
                               .since_ms = 100000 - rows[i].since_ms,
                               .owner_since_ms = 100000 - rows[i].owner_since_ms};
-        const struct pp_dedupe_row row = {.other = rows[i].other, .age_ms = rows[i].age_ms};
-        const struct pp_shared *told = rows[i].told == 7 ? &by_7 : rows[i].told == 8 ? &by_8 : NULL;
+        const struct pp_dedupe_row row = {.owner = 5, .other = rows[i].other, .age_ms = rows[i].age_ms};
+        const struct pp_shared *told = rows[i].told == 7   ? &by_7
+                                       : rows[i].told == 8 ? &by_8
+                                       : rows[i].told == 5 ? &by_itself
+                                                           : NULL;
         if (pp_follow_decide(&f, &terms, &row, told, 100000) != rows[i].next)
             fail_msg("row %zu", i);
         if (rows[i].next == PP_FOLLOW_WAIT)

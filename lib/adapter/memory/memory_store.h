@@ -25,6 +25,10 @@ struct pp_memory_task_change {
     const char *by_worker;
     uint32_t by_epoch;
     uint64_t by_handle;
+    const struct pp_settlement *by; /* if by_worker is set: the settlement */
+    bool always;                    /* of the task (task.h) */
+    bool held;                      /* the task waits for its host */
+    uint8_t losses;                 /* number of its claims that lapsed */
 };
 
 /* What a test sees of the server, at once. Must not use the store. */

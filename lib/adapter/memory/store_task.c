@@ -19,8 +19,12 @@ static void tell(const struct pp_memory_store *s, const struct pp_ms_task *t, en
                                            .to = t->state,
                                            .epoch = t->photo->epoch,
                                            .worker = t->worker ? t->worker->name : NULL,
-                                           .by_worker = s->by_worker};
+                                           .by_worker = s->by_worker,
+                                           .always = t->always,
+                                           .held = t->times.wait_until_ms != 0,
+                                           .losses = t->losses};
     if (s->by_worker) {
+        change.by = s->by;
         change.by_epoch = s->by->task->epoch;
         change.by_handle = s->by->task->handle;
     }

@@ -301,6 +301,15 @@ static void end_following(struct pp_claimer *claimer, struct claim_transfer *t)
     count_flight(claimer, t, 1);
 }
 
+/* Returns true if the tier has more transfers than places: followers took none, and many of them
+ * may end at once. The cycle in flight has dealt places for tasks that it has not started yet. */
+static bool over_room(const struct pp_claimer *claimer, uint8_t tier)
+{
+    uint32_t dealt = claimer->cycle ? claimer->cycle->dealt[tier] : 0;
+
+    return claimer->tier_in_flight[tier] + dealt > claimer->o.params->tiers[tier].concurrency;
+}
+
 void claim_on_followed(void *data, struct pp_sharing_task *share)
 {
     struct pp_claimer *claimer = data;
@@ -312,6 +321,8 @@ void claim_on_followed(void *data, struct pp_sharing_task *share)
         finish_transfer(claimer, t);
     else if (!claim_client_covered(t->client))
         hand_back(claimer, t, PP_BACK_SLOT, CLAIM_TRY_AGAIN_MS);
+    else if (over_room(claimer, t->base.task->tier))
+        hand_back(claimer, t, PP_BACK_TIER, CLAIM_TRY_AGAIN_MS);
     else
         fetch(claimer, t);
     end_turn(claimer, ended);

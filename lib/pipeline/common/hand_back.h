@@ -11,6 +11,7 @@
     X(FILES, "descriptors")   \
     X(MEMORY, "memory")       \
     X(SLOT, "slot")           \
+    X(TIER, "tier")           \
     X(SLOW_HOST, "slow_host") \
     X(HOST, "host_open")      \
     X(STOPPING, "stopping")
