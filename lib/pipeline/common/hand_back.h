@@ -13,6 +13,7 @@
     X(SLOT, "slot")           \
     X(SLOW_HOST, "slow_host") \
     X(HOST, "host_open")      \
+    X(FULL_HOST, "host_full") \
     X(STOPPING, "stopping")
 
 enum pp_back {
