@@ -161,6 +161,7 @@ enum pp_err pp_wire_params_reload(struct pp_wire_params *w, const struct pp_conf
     p->hosts_wait_ms = c->hosts.wait_ms;
     p->hosts_doubt_ms = HOSTS_DOUBT_MS;
     p->hosts_believe_ms = c->hosts.believe_ms;
+    p->hosts_concurrency = c->hosts.concurrency == PP_CONFIG_NONE ? 0 : bounded(c->hosts.concurrency);
     return PP_OK;
 }
 

@@ -54,6 +54,11 @@ _Static_assert(PP_MARKS_KEPT_MS >= PP_RATE_KEPT_MS + 2 * PP_RATE_BUCKET_MS,
 _Static_assert(PP_NEAR_MAX == 2 * PP_SHARES_MAX, "a worker does not know all who are near its clients");
 /* the coordinator keeps this many slow hosts, and then drops the oldest */
 #define PP_SLOW_HOSTS_MAX 100000
+/* If more workers want a host's places than there are, a worker holds its place for this time, in
+ * ms. */
+#define PP_PLACES_TERM_MS 4000
+/* A worker waits for places if its latest request is at most this old, in ms. */
+#define PP_PLACES_ASKS_MS 5000
 /* A new cut of a client divides requests of at most RECUT_MARKS / shares different times, but of
  * RECUT_TIMES_MIN to RECUT_TIMES_MAX, so that it makes few marks. */
 #define PP_RECUT_MARKS     16384

@@ -205,6 +205,8 @@ struct pp_config {
     struct {
         int64_t wait_ms;    /* a photo waits this long for a host that is down, then it fails */
         int64_t believe_ms; /* for this long, a host that answers only "absent" is not believed */
+        /* requests in flight to one host, of all clients and workers; PP_CONFIG_NONE: no limit */
+        int64_t concurrency;
     } hosts;
     struct {
         int64_t max_ms; /* 0: there is no ladder */

@@ -16,6 +16,7 @@
 #define C_LISTEN           struct pp_config_listen
 #define C_COUNT            int64_t
 #define C_COUNT_OR_NULL    int64_t
+#define C_COUNT_OR_OFF     int64_t
 #define C_SIZE             int64_t
 #define C_DURATION         int64_t
 #define C_DURATION_OR_OFF  int64_t
@@ -73,7 +74,7 @@ static const struct pp_section sections[] = {
     {"worker", "Claiming and running tasks."},
     {"fetch", "Transfers from untrusted hosts."},
     {"retry", "Failures that may pass."},
-    {"hosts", "Photo hosts that are down, or answer that all photos are missing."},
+    {"hosts", "Photo hosts: those that are down or answer that all photos are missing; how many requests one gets."},
     {"ladder", "Imports that are answered from a photo's recorded failure."},
     {"share", "One request for a URL that several photos name."},
     {"router", "Learning the tier of a client's host."},
@@ -211,6 +212,8 @@ P(DURATION, "hosts.wait", hosts.wait_ms, "15m", SEC(1), DAY(1), LIVE,
   "How long a photo waits for a host whose breaker is open; then it fails with host_down.")
 P(DURATION, "hosts.believe", hosts.believe_ms, "2h", SEC(1), DAY(7), LIVE,
   "How long failures of a host that answers 403, 404 or no image to nearly everything are held back.")
+P(COUNT_OR_OFF, "hosts.concurrency", hosts.concurrency, "off", 1, 1e6, LIVE,
+  "Requests in flight to one host, of all clients and workers together, redirects included; off: no limit.")
 P(DURATION, "ladder.max", ladder.max_ms, "24h", 0, DAY(365), LIVE,
   "Time after a failure (403, 404, 410) from which an import asks the host again; 0: every import asks.")
 P(DURATION_OR_OFF, "share.window", share.window_ms, "1m", 0, HR(1), 0,

@@ -18,6 +18,7 @@ enum pp_param_type {
     PP_TYPE_LISTEN,
     PP_TYPE_COUNT,
     PP_TYPE_COUNT_OR_NULL,
+    PP_TYPE_COUNT_OR_OFF,
     PP_TYPE_SIZE,
     PP_TYPE_DURATION, /* the range is in milliseconds, for each item if it is a list */
     PP_TYPE_DURATION_OR_OFF,

@@ -99,8 +99,7 @@ static enum pp_err set_integer_or_null(const struct pp_value *v, yaml_node_t *no
     return PP_OK;
 }
 
-static enum pp_err set_duration_or_off(const struct pp_value *v, yaml_node_t *node, const char *s,
-                                       void *field)
+static enum pp_err set_integer_or_off(const struct pp_value *v, yaml_node_t *node, const char *s, void *field)
 {
     if (strcmp(s, "off") != 0)
         return set_integer(v, node, s, field);
@@ -112,11 +111,11 @@ static void put_integer(const struct pp_put *put, const void *field)
 {
     int64_t n = *(const int64_t *)field;
     enum pp_param_type type = put->param->type;
-    bool count = type == PP_TYPE_COUNT || type == PP_TYPE_COUNT_OR_NULL;
+    bool count = type == PP_TYPE_COUNT || type == PP_TYPE_COUNT_OR_NULL || type == PP_TYPE_COUNT_OR_OFF;
     char text[40];
     if (n == PP_CONFIG_NONE && type == PP_TYPE_COUNT_OR_NULL) {
         fputs("null", put->f);
-    } else if (n == PP_CONFIG_NONE && type == PP_TYPE_DURATION_OR_OFF) {
+    } else if (n == PP_CONFIG_NONE && (type == PP_TYPE_DURATION_OR_OFF || type == PP_TYPE_COUNT_OR_OFF)) {
         pp_put_text(put, "off");
     } else if (count && put->json) {
         fprintf(put->f, "%lld", (long long)n);
@@ -178,10 +177,12 @@ static const struct pp_type types[] = {
     [PP_TYPE_COUNT] = {"a count", "250, 10k or 5M", 0, 0, 0, set_integer, put_integer, pp_units_count},
     [PP_TYPE_COUNT_OR_NULL] = {"a count or null", "250, 10k or null", 0, 0, 0, set_integer_or_null,
                                put_integer, pp_units_count},
+    [PP_TYPE_COUNT_OR_OFF] = {"a count or off", "250, 10k or off", 0, 0, 0, set_integer_or_off, put_integer,
+                              pp_units_count},
     [PP_TYPE_SIZE] = {"a size", "64KiB or 32MiB", 0, 0, 0, set_integer, put_integer, pp_units_size},
     [PP_TYPE_DURATION] = {"a duration", "250ms, 5s, 2h or 30d", 0, 0, 0, set_integer, put_integer,
                           pp_units_duration},
-    [PP_TYPE_DURATION_OR_OFF] = {"a duration or off", "250ms, 5s, 2h or off", 0, 0, 0, set_duration_or_off,
+    [PP_TYPE_DURATION_OR_OFF] = {"a duration or off", "250ms, 5s, 2h or off", 0, 0, 0, set_integer_or_off,
                                  put_integer, pp_units_duration},
     [PP_TYPE_NUMBER] = {"a number", "1.2", .set = set_number, .put = put_number},
     [PP_TYPE_ENUM] = {"one of the choices", .set = set_enum, .put = put_enum},

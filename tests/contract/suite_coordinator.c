@@ -513,5 +513,6 @@ int pp_suite_coordinator(const struct pp_coord_subject *s)
 
     ck_use(s);
     int failed = cmocka_run_group_tests_name(s->name, tests, NULL, NULL);
+    failed += pp_suite_coordinator_places(s->many);
     return failed + (s->many ? pp_suite_coordinator_fleet() + pp_suite_coordinator_ring() : 0);
 }

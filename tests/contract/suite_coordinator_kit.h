@@ -138,5 +138,7 @@ void ck_until(struct coord_kit *k, bool (*cond)(void *k));
 int pp_suite_coordinator_fleet(void);
 /* Those of suite_coordinator_ring.c. */
 int pp_suite_coordinator_ring(void);
+/* Those of suite_coordinator_places.c. many: the adapter serves several workers. */
+int pp_suite_coordinator_places(bool many);
 
 #endif

@@ -405,8 +405,8 @@ static void ranges_are_closed(void **state)
     size_t n;
     const struct pp_param *p = pp_params(&n);
     for (size_t i = 0; i < n; i++) {
-        if (p[i].type != PP_TYPE_COUNT && p[i].type != PP_TYPE_COUNT_OR_NULL && p[i].type != PP_TYPE_SIZE &&
-            p[i].type != PP_TYPE_DURATION)
+        if (p[i].type != PP_TYPE_COUNT && p[i].type != PP_TYPE_COUNT_OR_NULL &&
+            p[i].type != PP_TYPE_COUNT_OR_OFF && p[i].type != PP_TYPE_SIZE && p[i].type != PP_TYPE_DURATION)
             continue;
         assert_true(p[i].max > p[i].min && p[i].min >= 0);
         if (!takes(&p[i], p[i].min) || !takes(&p[i], p[i].max) || takes(&p[i], p[i].min - 1) ||
@@ -423,6 +423,9 @@ static void values(void **state)
         const char *set, *value;
     } cases[] = {
         {"ingest.journal=off", "false"},
+        {"hosts.concurrency=12", "12"},
+        {"hosts.concurrency=off", "\"off\""},
+        {"hosts.concurrency=null", NULL},
         {"ingest.journal=true", "true"},
         {"ingest.journal=maybe", NULL},
         {"ingest.journal=", NULL},

@@ -164,6 +164,37 @@ struct pp_coord_drain {
     bool found; /* out: false if there is no such worker */
 };
 
+/* Places: how many requests all workers together may have in flight to a host. A worker uses at most
+ * the places that it holds. The coordinator counts a place for a worker from the moment at which it
+ * may grant it until the worker has told that it no longer uses it, or until the lease has passed.
+ * So places never have two users, whichever call or answer is lost, and a call may be repeated.
+ * Workers that want places of a host share them: each gets an equal part as soon as the others have
+ * given back what exceeds theirs. If there are fewer places than workers, the workers take turns of
+ * PP_PLACES_TERM_MS, in the order in which they began to wait. A worker that does not ask again
+ * within PP_PLACES_ASKS_MS does not wait any more. */
+struct pp_place_row {
+    const char *host; /* at most 255 bytes */
+    uint32_t want;    /* the worker wants to hold this many places of the host, in all */
+    /* The worker has this many in use, or may begin to use them before it knows the answer. After a
+     * loss of data, the coordinator believes it for one lease, and grants nothing more. want 0 and
+     * keep 0 give back all. */
+    uint32_t keep;
+    /* out: the worker may use this many places, until one lease after its request. If it is lower
+     * than `keep`, the worker stops to use the others, and tells so by its next request. */
+    uint32_t got;
+};
+
+#define PP_PLACES_MAX 128 /* a request has at most this many rows */
+
+struct pp_coord_places {
+    struct pp_req req;
+    const char *worker;
+    int64_t lease_ms, now_ms;
+    uint32_t limit; /* places of each host */
+    struct pp_place_row *rows;
+    size_t n;
+};
+
 struct pp_worker_info {
     const char *id;
     const char *host;
@@ -220,7 +251,8 @@ struct pp_notice {
     X(elect, pp_coord_elect)     \
     X(secret, pp_coord_secret)   \
     X(workers, pp_coord_workers) \
-    X(drain, pp_coord_drain)
+    X(drain, pp_coord_drain)     \
+    X(places, pp_coord_places)
 
 struct pp_coordinator;
 

@@ -62,7 +62,7 @@ static struct local *local_of(struct pp_coordinator *c)
 
 static bool is_from_memory(enum coord_op op)
 {
-    return op == OP_workers || op == OP_drain;
+    return op == OP_workers || op == OP_drain || op == OP_places;
 }
 
 static void list_workers(const struct local *l, struct pp_coord_workers *r)
@@ -92,6 +92,13 @@ static void drain(struct local *l, struct pp_coord_drain *r)
     r->found = r->worker ? r->worker[0] && strcmp(r->worker, l->id) == 0 : l->id[0] || l->on_drain;
     if (r->found && l->on_drain)
         l->on_drain(l->drain_data, r->worker);
+}
+
+/* The worker is alone, so it holds as many places as there are. */
+static void give_places(struct pp_coord_places *r)
+{
+    for (size_t i = 0; i < r->n; i++)
+        r->rows[i].got = r->rows[i].want < r->limit ? r->rows[i].want : r->limit;
 }
 
 /* --- requests, on the lane --- */
@@ -129,7 +136,8 @@ static enum pp_err run(struct pp_slots_db *db, struct pp_req *req, const struct 
     case OP_elect: ((struct pp_coord_elect *)req)->leader = true; return PP_OK;
     case OP_secret: read_secret(call->secret, (struct pp_coord_secret *)req); return PP_OK;
     case OP_workers:
-    case OP_drain: return PP_OK;
+    case OP_drain:
+    case OP_places: return PP_OK;
     case N_COORD_OPS: break;
     }
     pp_assert(false, "a request of no operation");
@@ -158,6 +166,8 @@ static void on_done(struct pp_job *job)
         list_workers(call->local, (struct pp_coord_workers *)req);
     if (req->err == PP_OK && call->op == OP_drain)
         drain(call->local, (struct pp_coord_drain *)req);
+    if (req->err == PP_OK && call->op == OP_places)
+        give_places((struct pp_coord_places *)req);
     req->done(req);
 }
 

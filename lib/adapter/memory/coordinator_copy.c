@@ -113,6 +113,15 @@ bool pp_mc_copy_drain(struct pp_coord_drain *r, struct pp_arena *arena)
     return !r->worker || copy_text(&r->worker, arena);
 }
 
+bool pp_mc_copy_places(struct pp_coord_places *r, struct pp_arena *arena)
+{
+    bool ok = copy_text(&r->worker, arena) && COPY_ARRAY(r->rows, r->n, arena);
+
+    for (size_t i = 0; ok && i < r->n; i++)
+        ok = copy_text(&r->rows[i].host, arena);
+    return ok;
+}
+
 bool pp_mc_copy_workers(struct pp_coord_workers *r, struct pp_arena *arena)
 {
     (void)r;

@@ -339,6 +339,23 @@ struct pp_mc_slow_host {
     char name[];
 };
 
+/* What a worker holds and wants of a host's places. */
+struct pp_mc_place {
+    struct pp_node node; /* links it into the host's list */
+    uint32_t n, want;
+    int64_t since_ms; /* n > 0: it began to hold; n = 0: it began to wait */
+    int64_t asked_ms, until_ms;
+    uint32_t process; /* the latest request: its process, and its number there */
+    uint64_t number;
+    char worker[];
+};
+
+struct pp_mc_place_host {
+    UT_hash_handle hh;
+    struct pp_list places; /* not empty */
+    char name[];
+};
+
 struct pp_memory_coordinator_server {
     struct pp_memory_coordinator_options o;
     struct pp_memory_sorted ports; /* by the number of the process */
@@ -365,6 +382,7 @@ struct pp_memory_coordinator_server {
     uint64_t ring_version;           /* counts changes of the ring, from 1 on */
     uint32_t ring_size;
     struct pp_mc_named *drains, *leaders;
+    struct pp_mc_place_host *place_hosts;
     int64_t drains_until_ms;              /* requests to drain count until then */
     struct pp_mc_slow_host *slow, **heap; /* the heap's first host has the earliest end */
     size_t heap_cap;
@@ -455,5 +473,9 @@ static inline bool pp_mc_is_in_arc(uint32_t worker, uint64_t arc, uint32_t posit
 /* --- coordinator_fleet.c --- */
 
 void pp_mc_fleet_free(struct pp_memory_coordinator_server *s);
+
+/* --- coordinator_places.c --- */
+
+void pp_mc_places_free(struct pp_memory_coordinator_server *s);
 
 #endif

@@ -139,7 +139,7 @@ void pp_mc_first(struct pp_coordinator *p, const char *dataset);
 PP_MC_OPS(X)
 #undef X
 
-/* --- the operations: coordinator{,_slots,_backlog,_peers}.c --- */
+/* --- the operations: coordinator{,_slots,_places,_backlog,_peers}.c --- */
 
 #define X(name, type) enum pp_err pp_mc_##name(struct pp_coordinator *p, struct type *r);
 PP_COORD_OPS(X)

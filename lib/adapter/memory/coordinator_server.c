@@ -29,6 +29,7 @@ void pp_memory_coordinator_forget(struct pp_memory_coordinator_server *s)
     pp_mc_index_free(s);
     pp_mc_fleet_free(s);
     pp_mc_ring_free(s);
+    pp_mc_places_free(s);
     s->set = 0;
     s->seq = 0;
     s->first = s->complete = false;

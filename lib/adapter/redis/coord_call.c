@@ -49,7 +49,8 @@ struct pp_redis_call *coord_begin(struct coord *c, enum coord_script script)
 {
     pp_redis_call_begin(&c->call, scripts[script].name, scripts[script].script);
     pp_redis_put_text(&c->call, c->keys[COORD_SET]);
-    pp_redis_put_text(&c->call, c->keys[scripts[script].key2]);
+    if (scripts[script].key2 < COORD_KEYS)
+        pp_redis_put_text(&c->call, c->keys[scripts[script].key2]);
     if (scripts[script].key3 < COORD_KEYS)
         pp_redis_put_text(&c->call, c->keys[scripts[script].key3]);
     return &c->call;

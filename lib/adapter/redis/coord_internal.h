@@ -19,8 +19,8 @@
 #include "base/hash.h"
 #include "base/list.h"
 
-/* The keys of Redis, which all have one hash tag. In addition, each client has a key for its
- * slots. */
+/* The keys of Redis, which all have one hash tag. In addition, each client has a key for its slots,
+ * and each host one for its places. */
 enum coord_key {
     COORD_SET,
     COORD_DUE,
@@ -46,7 +46,8 @@ enum coord_key {
     X(DRAIN, "drain", drain, COORD_DRAINS, COORD_WORKERS)             \
     X(WORKERS_LIST, "workers", workers, COORD_WORKERS, COORD_KEYS)    \
     X(SLOW, "slow", slow, COORD_SLOWED, COORD_KEYS)                   \
-    X(HELLO, "hello", hello, COORD_SLOWED, COORD_KEYS)
+    X(HELLO, "hello", hello, COORD_SLOWED, COORD_KEYS)                \
+    X(PLACES, "places", places, COORD_KEYS, COORD_KEYS)
 
 enum coord_script {
 #define X(id, name, file, key2, key3) COORD_##id,
@@ -168,7 +169,7 @@ coord_redis_now(const struct coord *c); /* Redis' clock as this process knows it
 void coord_flush_soon(struct coord *c, int64_t ms);
 
 /* Begins c->call with the keys that the script always has. For acquire and renew the caller adds
- * one key for each client. */
+ * one key for each client, for places one for each host. */
 struct pp_redis_call *coord_begin(struct coord *c, enum coord_script script);
 /* coord_keys_end() ends the keys and adds the arguments that every script takes. coord_begin_args()
  * calls coord_begin() and coord_keys_end(). */
@@ -184,7 +185,7 @@ enum pp_err coord_answer(struct coord *c, enum pp_err err, const struct redisRep
 /* Reads a text that pp_buf_str() has written. Returns false if there is none or it is too long. */
 bool coord_read_text(struct pp_reader *r, char out[COORD_TEXT_MAX]);
 
-/* --- the operations: coord_slots.c, coord_backlog.c, coordinator.c --- */
+/* --- the operations: coord_slots.c, coord_places.c, coord_backlog.c, coordinator.c --- */
 
 #define X(name, type) enum pp_err coord_##name(struct pp_coordinator *p, struct type *r);
 PP_COORD_OPS(X)

@@ -16,6 +16,7 @@
 
 #define PP_COORD_KEY_SET     "set" /* how KEYS[1] of every script ends */
 #define PP_COORD_KEY_SLOTS   "s:"  /* the key of a client's slots has this before the client's id */
+#define PP_COORD_KEY_PLACES  "p:"  /* the key of a host's places has this before the host's name */
 #define PP_COORD_KEY_WORKERS "workers"
 #define PP_COORD_KEY_RING    "ring"
 #define PP_COORD_KEY_HEARD   "heard"
@@ -67,6 +68,8 @@ _Static_assert(PP_INDEX_PART(UINT32_MAX) == PP_INDEX_PARTS - 1, "the parts do no
 /* A worker: the time of its last heartbeat (LAYOUT_TIME), its capacity and its place on the ring
  * ("" if it has none), and then its description. */
 #define PP_LAYOUT_PLACE "<I4I2c0"
+/* A worker's wish for a host's places: places wanted, places kept until the answer. */
+#define PP_LAYOUT_PLACES "<I4I4"
 /* A name: its length in one byte, then its bytes. */
 #define PP_LAYOUT_NAME "Bc0"
 /* The stamp of a message, which follows its kind and sender: Redis' time, and the number of the

@@ -109,7 +109,11 @@ struct claim_transfer {
     unsigned loop; /* The index of the fetch loop that runs the transfer. */
     bool suspect;  /* The task came from the suspect queue: only one suspect runs at a time. */
     bool parked;
-    bool follows;            /* It waits in claimer->share, and takes no room in its tier. */
+    bool follows; /* It waits in claimer->share, and takes no room in its tier. */
+    /* It is one of the requests that may be in flight to its host, or waits for that (`sits`) and
+     * takes no room in its tier; at a redirect (`at_hop`) or before its first request. */
+    struct pp_host_seat seat;
+    bool sits, at_hop;
     struct pp_node hop_node; /* Links the transfer into client->queues.hops while `parked`. */
 };
 
@@ -187,7 +191,7 @@ struct pp_claimer {
     uint32_t requests;         /* Number of requests to ports in flight, without those of the cycle. */
     uint32_t tier_in_flight[PP_TIERS_MAX];
     uint32_t suspects_in_flight;
-    size_t unsettled, hops_waiting;
+    size_t unsettled, hops_waiting, sitting; /* sitting: transfers that wait for their host's places */
     struct pp_list held; /* Links the clients of which the worker holds a slot. */
     int64_t placed_ms;   /* claim_let_go() last looked at the slots at this loop time. */
     int64_t tidied_ms;   /* pp_claimer_tend_slots() last looked at all clients at this loop time. */
@@ -258,6 +262,7 @@ void claim_wake(struct pp_claimer *claimer);
 void claim_on_events(void *data, struct pp_list *mail);
 void claim_on_ahead_timer(void *data);
 void claim_on_followed(void *data, struct pp_sharing_task *share);
+void claim_on_place(void *data, struct pp_host_seat *seat, bool taken);
 /* Starts the tasks of a claim. Tasks whose permits are not free yet wait in claimer->ahead. */
 void claim_dispatch(struct pp_claimer *claimer, struct pp_claim *claim, struct pp_task *tasks, size_t n);
 void claim_unref(struct pp_claim *claim);

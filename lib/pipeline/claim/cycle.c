@@ -423,6 +423,7 @@ enum pp_err pp_claimer_open(const struct pp_claimer_options *options, struct pp_
         return err;
     }
     o->coordinator->ops->watch(o->coordinator, on_backlog, claimer);
+    pp_hosts_serve(o->hosts, claim_on_place, claimer);
     *out = claimer;
     return PP_OK;
 }
@@ -440,7 +441,7 @@ void pp_claimer_close(struct pp_claimer *claimer)
     if (!claimer)
         return;
     pp_assert(pp_claimer_in_flight(claimer) == 0, "a claimer is closed with requests or transfers in flight");
-    pp_assert(claimer->ahead.n == 0 && claimer->hops_waiting == 0,
+    pp_assert(claimer->ahead.n == 0 && claimer->hops_waiting == 0 && claimer->sitting == 0,
               "a claimer is closed with transfers waiting");
     claimer->o.coordinator->ops->watch(claimer->o.coordinator, NULL, NULL);
     for (uint32_t i = 0; i < claimer->n_loops; i++)
@@ -496,7 +497,7 @@ struct pp_fetch_loop *const *pp_claimer_loops(const struct pp_claimer *claimer, 
 
 size_t pp_claimer_transfers(const struct pp_claimer *claimer)
 {
-    size_t n = claimer->hops_waiting + pp_sharing_followers(claimer->share);
+    size_t n = claimer->hops_waiting + claimer->sitting + pp_sharing_followers(claimer->share);
     for (size_t i = 0; i < PP_TIERS_MAX; i++)
         n += claimer->tier_in_flight[i];
     return n;

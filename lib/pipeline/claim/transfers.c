@@ -3,6 +3,7 @@
  *   claim_dispatch -> start ----------------> [orders] -> fetch loop
  *         '-> ahead, until its permit -'                     |
  *         '-> followers, until the owner's outcome           |
+ *         '-> seats, until the host has a place (claim_on_place)
  *   on_finished <- finish <----------- claim_on_events <-----'  SENT: count; HOP: park
  *
  * Orders and ended transfers are collected: each turn of the main loop sends one mail per fetch
@@ -74,6 +75,7 @@ static void finish_transfer(struct pp_claimer *claimer, struct claim_transfer *t
     claimer->ended++;
     count_flight(claimer, t, -1);
     claimer->suspects_in_flight -= t->suspect;
+    pp_hosts_leave(claimer->o.hosts, &t->seat);
     claim_client_freed(t->client,
                        pp_slot_ended(&t->client->slot, &t->base.sends, pp_loop_now(claimer->o.loop)));
     claimer->o.on_finished(claimer->o.data, &t->base);
@@ -179,18 +181,54 @@ static struct claim_transfer *ahead_pop(struct claim_ahead *a, int64_t until_ms)
     return first;
 }
 
-/* --- starting transfers --- */
+/* --- transfers that wait for their host's places (hosts.concurrency) --- */
 
-static void fetch(struct pp_claimer *claimer, struct claim_transfer *t)
+enum { PLACE_WAIT_MS = 1000, HOP_PLACE_WAIT_MS = 5000 };
+
+/* Takes a place of the host for the transfer's next request; PP_BACK_NOT: it has one, or t->sits
+ * until claim_on_place(). Otherwise returns why it has none. */
+static enum pp_back sit(struct pp_claimer *claimer, struct claim_transfer *t, const char *host, bool at_hop)
+{
+    struct pp_hosts *hosts = claimer->o.hosts;
+
+    if (pp_hosts_sits_at(&t->seat, host))
+        return PP_BACK_NOT;
+    pp_hosts_leave(hosts, &t->seat);
+    if (pp_hosts_sit(hosts, host, &t->seat, at_hop ? HOP_PLACE_WAIT_MS : PLACE_WAIT_MS) == PP_HOST_GO)
+        return PP_BACK_NOT;
+    if (!t->seat.at) {
+        t->base.gate = pp_hosts_full(hosts, host, t->base.task->wait_until_ms);
+        return PP_BACK_FULL_HOST;
+    }
+    t->sits = true;
+    t->at_hop = at_hop;
+    claimer->sitting++;
+    count_flight(claimer, t, -1);
+    return PP_BACK_NOT;
+}
+
+/* Returns why the transfer may not make its request to `host` now, or PP_BACK_NOT: it may, or it
+ * sits. */
+static enum pp_back may_request(struct pp_claimer *claimer, struct claim_transfer *t, const char *host,
+                                bool at_hop)
 {
     enum pp_back why = why_not(claimer);
 
     if (why == PP_BACK_NOT)
-        why = ask_host(claimer, t, t->base.task->domain);
-    if (why == PP_BACK_NOT)
-        give_order(claimer, t, PP_ORDER_START);
-    else
+        why = ask_host(claimer, t, host);
+    return why == PP_BACK_NOT ? sit(claimer, t, host, at_hop) : why;
+}
+
+/* --- starting transfers --- */
+
+static void fetch(struct pp_claimer *claimer, struct claim_transfer *t)
+{
+    enum pp_back why = may_request(claimer, t, t->base.task->domain, false);
+
+    if (why != PP_BACK_NOT)
         hand_back(claimer, t, why, 0);
+    else if (!t->sits)
+        give_order(claimer, t, PP_ORDER_START);
 }
 
 /* Starts a transfer whose permit is free. If another task fetches the URL, the transfer takes its
@@ -336,19 +374,23 @@ static void give_up_follower(void *data, struct pp_sharing_task *share)
 
 /* --- redirects: parked transfers wait for a permit --- */
 
+static void give_up_hop(struct pp_claimer *claimer, struct claim_transfer *t, enum pp_back why)
+{
+    t->base.give_up_why = why;
+    give_order(claimer, t, PP_ORDER_GIVE_UP);
+}
+
+/* The transfer waits for a permit for its request to a redirect's target, after a place if the
+ * host's places are limited. */
 static void park(struct pp_claimer *claimer, struct claim_transfer *t)
 {
     struct claim_client *c = t->client;
+    enum pp_back why = may_request(claimer, t, t->base.hop_host, true);
 
-    pp_slot_count(&c->slot, &t->base.sends, pp_loop_now(claimer->o.loop));
-    enum pp_back why = why_not(claimer);
-    if (why == PP_BACK_NOT)
-        why = ask_host(claimer, t, t->base.hop_host);
-    if (why != PP_BACK_NOT) {
-        t->base.give_up_why = why;
-        give_order(claimer, t, PP_ORDER_GIVE_UP);
+    if (why != PP_BACK_NOT)
+        give_up_hop(claimer, t, why);
+    if (why != PP_BACK_NOT || t->sits)
         return;
-    }
     t->parked = true;
     count_flight(claimer, t, -1); /* a parked transfer takes no room in its tier */
     if (pp_list_empty(&c->queues.hops))
@@ -399,8 +441,50 @@ void claim_give_up_waiting(struct pp_claimer *claimer)
     for (struct claim_transfer *t; (t = ahead_pop(&claimer->ahead, INT64_MAX));)
         give_up(claimer, t);
     pp_sharing_give_up(claimer->share, give_up_follower, claimer);
+    pp_hosts_turn_away(claimer->o.hosts);
     while (!pp_list_empty(&claimer->parked))
         claim_give_up_hops(pp_container_of(claimer->parked.head.next, struct claim_client, parked_node));
+    end_turn(claimer, ended);
+}
+
+/* --- the end of the wait for a place --- */
+
+/* Returns why the transfer, which has waited, can not make its request; PP_BACK_NOT: it can. */
+static enum pp_back why_not_seated(struct pp_claimer *claimer, struct claim_transfer *t, const char *host,
+                                   bool taken)
+{
+    enum pp_back why = why_not(claimer);
+
+    if (why == PP_BACK_NOT && !taken) {
+        t->base.gate = pp_hosts_full(claimer->o.hosts, host, t->base.task->wait_until_ms);
+        why = PP_BACK_FULL_HOST;
+    }
+    return why == PP_BACK_NOT && !claim_client_covered(t->client) ? PP_BACK_SLOT : why;
+}
+
+void claim_on_place(void *data, struct pp_host_seat *seat, bool taken)
+{
+    struct pp_claimer *claimer = data;
+    struct claim_transfer *t = pp_container_of(seat, struct claim_transfer, seat);
+    const char *host = t->at_hop ? t->base.hop_host : t->base.task->domain;
+    uint32_t ended = claimer->ended;
+    bool at_hop = t->at_hop;
+
+    pp_assert(t->sits && claimer->sitting > 0, "a transfer gets a place that it did not wait for");
+    t->sits = false;
+    claimer->sitting--;
+    count_flight(claimer, t, 1);
+    enum pp_back why = why_not_seated(claimer, t, host, taken);
+    if (at_hop && why == PP_BACK_NOT)
+        park(claimer, t);
+    else if (at_hop)
+        give_up_hop(claimer, t, why);
+    else if (why == PP_BACK_NOT)
+        fetch(claimer, t);
+    else
+        hand_back(claimer, t, why, why == PP_BACK_SLOT ? CLAIM_TRY_AGAIN_MS : 0);
+    if (at_hop)
+        claim_wake(claimer);
     end_turn(claimer, ended);
 }
 
@@ -422,6 +506,7 @@ void claim_on_events(void *data, struct pp_list *mail)
             pp_slot_count(&t->client->slot, &t->base.sends, pp_loop_now(claimer->o.loop));
             break;
         case PP_TRANSFER_HOP:
+            pp_slot_count(&t->client->slot, &t->base.sends, pp_loop_now(claimer->o.loop));
             park(claimer, t);
             hops = true;
             break;

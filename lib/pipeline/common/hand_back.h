@@ -14,6 +14,7 @@
     X(TIER, "tier")           \
     X(SLOW_HOST, "slow_host") \
     X(HOST, "host_open")      \
+    X(FULL_HOST, "host_full") \
     X(STOPPING, "stopping")
 
 enum pp_back {

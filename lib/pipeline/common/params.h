@@ -52,6 +52,8 @@ struct pp_params {
     int64_t hosts_wait_ms;    /* a task waits at most this long for its host, then it fails */
     int64_t hosts_doubt_ms;   /* absent photos of a host that answers little else are believed after this */
     int64_t hosts_believe_ms; /* failures that are held back for an outage are final after this */
+    /* requests in flight to one host, of all clients and workers together; 0: no limit */
+    uint32_t hosts_concurrency;
     /* --- parameters of the learned routes; reloadable --- */
     int64_t router_interval_ms, router_half_life_ms;
     int64_t router_save_ms; /* a route whose tier stays is saved at most once in this time */

@@ -338,8 +338,8 @@ struct pp_hosts *pp_hosts_open(const struct pp_hosts_options *options)
                              .arena_max = 16 << 20,
                              .data = h};
     h->timer = pp_timer_open(options->loop, on_tick, h);
-    if (!h->timer) {
-        free(h);
+    if (!hosts_places_open(h) || !h->timer) {
+        pp_hosts_close(h);
         return NULL;
     }
     h->fresh = options->params->sole_worker;
@@ -355,19 +355,21 @@ void pp_hosts_stop(struct pp_hosts *h)
     h->stopped = true;
     pp_timer_stop(h->timer);
     send_batches(h, true);
+    hosts_places_stop(h);
 }
 
 size_t pp_hosts_busy(const struct pp_hosts *h)
 {
-    return h->ask.in_flight;
+    return (size_t)h->ask.in_flight + h->place_ask.in_flight;
 }
 
 void pp_hosts_close(struct pp_hosts *h)
 {
     if (!h)
         return;
-    pp_assert(!h->ask.in_flight, "hosts are closed while a request is in flight");
+    pp_assert(pp_hosts_busy(h) == 0, "hosts are closed while a request is in flight");
     pp_timer_close(h->timer);
+    pp_timer_close(h->place_timer);
     h->busy = NULL;
     while (h->table)
         host_forget(h, h->table);

@@ -3,6 +3,7 @@
  *
  *   worker   pp_hosts_answered(): counts each answer in the host's batch (core/host_stats.h)
  *            pp_hosts_gate(): may a photo of this host be requested now?
+ *            pp_hosts_sit(): how many requests to the host may be in flight? (places.c)
  *   notices  HOST: a worker's batch -> cron and api processes, which merge it
  *            BREAKER: the leader's decision -> all processes; the leader repeats it while the
  *            breaker is not closed, so that a lost notice does no harm
@@ -18,6 +19,7 @@
 #ifndef PHOTOPOOL_PIPELINE_HOSTS_HOSTS_H
 #define PHOTOPOOL_PIPELINE_HOSTS_HOSTS_H
 
+#include "base/list.h"
 #include "base/log.h"
 #include "core/breaker.h"
 #include "photopool/port/coordinator.h"
@@ -31,6 +33,7 @@
 #define PP_HOSTS_QUIET_MS 10000
 
 struct pp_hosts;
+struct host_places;
 
 /* What pp_hosts_gate() says of a photo's host. */
 enum pp_host_verdict {
@@ -38,15 +41,27 @@ enum pp_host_verdict {
     PP_HOST_SLOW, /* the host asked for patience: not before until_ms */
     /* the breaker is not closed, and the photo is no probe: it waits until wait_until_ms at most */
     PP_HOST_WAIT,
+    /* as many requests to the host are in flight as hosts.concurrency allows: not before
+     * until_ms */
+    PP_HOST_FULL,
     /* the photo has waited for its host for as long as it may: it fails */
     PP_HOST_GIVE_UP
 };
 
 struct pp_host_gate {
     enum pp_host_verdict verdict;
-    int64_t until_ms; /* WAIT and SLOW: the task is due at this steady wall time */
-    /* WAIT: the end of the task's wait, a steady wall time. SLOW: the task's own value. */
+    int64_t until_ms; /* WAIT, SLOW, FULL: the task is due at this steady wall time */
+    /* WAIT: the end of the task's wait, a steady wall time. SLOW, FULL: the task's own value. */
     int64_t wait_until_ms;
+};
+
+/* A request's place among those that may be in flight to a host at the same time. All zero: it has
+ * none. The members are those of hosts/places.c. */
+struct pp_host_seat {
+    struct host_places *at; /* NULL: it has no place, and does not wait for one */
+    bool waits;
+    struct pp_node node;
+    int64_t until_ms; /* it waits until this loop time */
 };
 
 /* What the API shows of a host. Steady wall times; 0: none. */
@@ -99,6 +114,24 @@ void pp_hosts_slow(struct pp_hosts *h, const char *host, int64_t retry_after_ms)
 /* Says whether a photo of `host` may be requested. wait_until_ms is that of its task; 0 for a task
  * that has not waited for its host yet. */
 struct pp_host_gate pp_hosts_gate(struct pp_hosts *h, const char *host, int64_t wait_until_ms);
+/* Takes a place of `host` for a request, if hosts.concurrency bounds them, and returns GO: then the
+ * caller must call pp_hosts_leave() when the request has ended. Else returns FULL; if seat->at is
+ * not NULL, the seat waits for at most wait_ms, and on_place() ends the wait. The seat must stay
+ * where it is until then. */
+enum pp_host_verdict pp_hosts_sit(struct pp_hosts *h, const char *host, struct pp_host_seat *seat,
+                                  int64_t wait_ms);
+/* Gives the seat's place back, or ends its wait without on_place(). Does nothing if it has none. */
+void pp_hosts_leave(struct pp_hosts *h, struct pp_host_seat *seat);
+/* Returns true if the seat has, or waits for, a place of this host. */
+bool pp_hosts_sits_at(const struct pp_host_seat *seat, const char *host);
+/* Returns the gate of a task that found no place: it is due again soon. */
+struct pp_host_gate pp_hosts_full(const struct pp_hosts *h, const char *host, int64_t wait_until_ms);
+/* Ends the wait of all seats: each gets on_place(false) before this returns. */
+void pp_hosts_turn_away(struct pp_hosts *h);
+/* Sets the function that ends the wait of a seat: it has a place now, or has waited for as long as
+ * it may and has none. It may call all functions here but pp_hosts_turn_away(). */
+void pp_hosts_serve(struct pp_hosts *h, void (*on_place)(void *data, struct pp_host_seat *seat, bool taken),
+                    void *data);
 /* Returns true if a task with this gate is parked in the store. Other waits are so short that the
  * task just becomes due later. */
 bool pp_hosts_parks(const struct pp_hosts *h, const struct pp_host_gate *gate);

@@ -1,6 +1,7 @@
 /* hosts_internal.h: what the files of this folder share. A file calls only files listed before it:
  *
  *   table.c    the table of hosts
+ *   places.c   hosts.concurrency: places of hosts, and requests that wait for one
  *   parking.c  parks, probes and unparks the tasks of hosts; the leader's requests to the store
  *   send.c     notices to other processes, and from them
  *   decide.c   the leader decides breakers
@@ -11,9 +12,12 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/list.h"
+#include "core/places.h"
 #include "core/slow_down.h"
 #include "pipeline/hosts/hosts.h"
 #include "runtime/ask.h"
+
+struct host_places;
 
 /* What becomes of a host's waiting tasks. PAUSE: the host is slow, and a worker parks them; the
  * other errands are the leader's. A later errand replaces an earlier one. */
@@ -26,6 +30,7 @@ struct host {
     struct pp_host_stats stats; /* the merged batches of all workers, if this process merges */
     struct pp_breaker breaker;
     struct pp_slow_down slow;
+    struct host_places *places; /* NULL: no request has or wants a place */
     /* Loop time at which the last request began that showed that the host has photos. */
     int64_t proven_ms;
     struct pp_node use_node;    /* in hosts->by_use */
@@ -59,6 +64,16 @@ struct pp_hosts {
     bool led, stopped;
     /* This process is alone, and has not yet unparked what the process before it has parked. */
     bool fresh;
+    /* places.c: the hosts with places; those to look at, and those for the next request; the request
+     * in flight, and its hosts */
+    struct pp_list placed, touched, place_due;
+    struct pp_timer *place_timer;
+    int64_t scanned_ms; /* loop time of the last look at all hosts with places */
+    struct pp_ask place_ask;
+    struct pp_coord_places places;
+    struct host_places *asked[PP_PLACES_MAX];
+    void (*on_place)(void *data, struct pp_host_seat *seat, bool taken);
+    void *place_data;
     /* the errand in flight */
     struct pp_ask ask;
     struct host *busy; /* the host of the errand; NULL: none is in flight */
@@ -101,6 +116,15 @@ void host_relist(struct pp_hosts *h, struct host *host);
 /* Puts a host that has become slow into h->slow. */
 void host_slowed(struct pp_hosts *h, struct host *host);
 void host_show(const struct pp_hosts *h, const struct host *host, struct pp_host_shown *out);
+
+/* --- places.c --- */
+
+/* Returns false when out of memory. */
+pp_must_check bool hosts_places_open(struct pp_hosts *h);
+/* Gives all places back, when nothing is in flight any more and h->stopped is set. */
+void hosts_places_stop(struct pp_hosts *h);
+/* Frees the host's places. No request may wait for one. */
+void host_places_free(struct pp_hosts *h, struct host *host);
 
 /* --- parking.c --- */
 

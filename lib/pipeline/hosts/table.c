@@ -24,6 +24,7 @@ static void leave(struct pp_list *list, struct pp_node *node)
 
 void host_forget(struct pp_hosts *h, struct host *host)
 {
+    host_places_free(h, host);
     leave(&h->unsent, &host->batch_node);
     leave(&h->news, &host->news_node);
     leave(&h->open, &host->open_node);
@@ -39,7 +40,7 @@ void host_forget(struct pp_hosts *h, struct host *host)
 static bool is_needed(const struct host *host)
 {
     return host->batch_node.next || host->open_node.next || host->slow_node.next || host->order_node.next ||
-           host->errand_node.next || host->away;
+           host->errand_node.next || host->away || host->places;
 }
 
 static void touch(struct pp_hosts *h, struct host *host)

@@ -183,7 +183,8 @@ static void decide_release(const struct pp_settler *settler, const struct pp_tra
 {
     s->kind = PP_SETTLE_RELEASE;
     s->wait_until_ms = t->task->wait_until_ms;
-    if (t->handed_back == PP_BACK_HOST || t->handed_back == PP_BACK_SLOW_HOST) {
+    if (t->handed_back == PP_BACK_HOST || t->handed_back == PP_BACK_SLOW_HOST ||
+        t->handed_back == PP_BACK_FULL_HOST) {
         decide_wait(settler, t, s);
         return;
     }
