@@ -8,8 +8,9 @@
  *
  * All is in one thread. Files: fleet.c opens and closes servers, node.c processes, faults.c
  * breaks them, upgrade.c replaces them, embedded.c has the process of `photopool up`, import.c
- * posts batches, common.c checks shared outcomes, shares.c changes share.servers, order.c cancels and replays them, reader.c reads events, hooks.c gets posts,
- * settings.c changes limits, judge.c checks the rules, bounds.c the bounds.
+ * posts batches, shares.c changes share.servers, order.c cancels and replays batches, reader.c
+ * reads events, hooks.c gets posts, settings.c changes limits, judge.c checks the rules, common.c
+ * those of shared outcomes, bounds.c the bounds.
  */
 #ifndef PP_SIM_FLEET_H
 #define PP_SIM_FLEET_H

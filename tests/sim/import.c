@@ -163,8 +163,8 @@ static void make_url(struct sim_imports *s, const char *client, char url[SIM_COM
         return;
     }
     unsigned number = (unsigned)below(s, URLS_OF_A_CLIENT), host = (unsigned)below(s, 3);
-    snprintf(url, SIM_COMMON_URL_MAX, "%s://h%u.c%s.example/%u.jpg", host == 2 ? "https" : "http", host, client,
-             number);
+    snprintf(url, SIM_COMMON_URL_MAX, "%s://h%u.c%s.example/%u.jpg", host == 2 ? "https" : "http", host,
+             client, number);
 }
 
 /* Writes a body with items of a client. Items and photos repeat, so that newer lists supersede

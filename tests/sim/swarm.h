@@ -55,13 +55,13 @@ struct sim_swarm {
     int64_t hook_down_every_ms;
     int64_t events_kib; /* the log keeps so much of its newest events; 0: all */
     int64_t upgrade_every_ms;
-    unsigned embedded;   /* 1: the only process, which has all roles, is that of `photopool up` */
-    uint32_t high_water; /* of the ingest queue, in photos; 0: no batch is refused */
-    uint32_t filter_kib; /* size of the filter of known photos; 0: there is none */
-    unsigned common; /* the percentage of photos with a URL that several clients name (common.h) */
-    int64_t share_window_ms;       /* share.window */
+    unsigned embedded;       /* 1: the only process, which has all roles, is that of `photopool up` */
+    uint32_t high_water;     /* of the ingest queue, in photos; 0: no batch is refused */
+    uint32_t filter_kib;     /* size of the filter of known photos; 0: there is none */
+    unsigned common;         /* the percentage of photos with a URL that several clients name (common.h) */
+    int64_t share_window_ms; /* share.window */
     int64_t share_change_every_ms; /* the mean time between changes of share.servers; 0: never */
-    uint32_t weights;    /* workers have weights from 1 to this; 0: as 1 */
+    uint32_t weights;              /* workers have weights from 1 to this; 0: as 1 */
     int64_t filter_age_ms;
 };
 
