@@ -74,7 +74,7 @@ static const struct pp_section sections[] = {
     {"worker", "Claiming and running tasks."},
     {"fetch", "Transfers from untrusted hosts."},
     {"retry", "Failures that may pass."},
-    {"hosts", "Photo hosts: those that are down or answer that all photos are missing; how many requests one gets."},
+    {"hosts", "Photo hosts that are down, or answer that all photos are missing; requests to one host."},
     {"ladder", "Imports that are answered from a photo's recorded failure."},
     {"share", "One request for a URL that several photos name."},
     {"router", "Learning the tier of a client's host."},

@@ -1,5 +1,5 @@
-/* places.h: the places of one host that a worker holds (port/coordinator.h): how many it wants, when
- * it asks, when a request may begin.
+/* places.h: the places of one host that a worker holds (port/coordinator.h): how many it wants,
+ * when it asks, when a request may begin.
  *
  *   wait, begin, end ---> need ---> due ---> ask ---> answer or failed ---> free?
  *

@@ -164,7 +164,7 @@ struct pp_coord_drain {
     bool found; /* out: false if there is no such worker */
 };
 
-/* Places: how many requests all workers together may have in flight to a host. A worker uses at most
+/* Places: how many requests all workers together may have in flight to a host. A worker uses only
  * the places that it holds. The coordinator counts a place for a worker from the moment at which it
  * may grant it until the worker has told that it no longer uses it, or until the lease has passed.
  * So places never have two users, whichever call or answer is lost, and a call may be repeated.

@@ -36,8 +36,8 @@ local function asks(r)
 end
 
 -- Looks at the other workers: returns how many places they hold; the equal part of each worker that
--- wants places (0: there are too few); what the others lack of their parts, or of one place; and the
--- part of this that is of workers without a place that have waited for longer.
+-- wants places (0: there are too few); what the others lack of their parts, or of one place; and
+-- how much of this workers without a place lack that have waited for longer.
 local function look(rows, own)
   local sharers, held, short, ahead = 1, 0, 0, 0
   for id, r in pairs(rows) do

@@ -191,7 +191,8 @@ struct pp_claimer {
     uint32_t requests;         /* Number of requests to ports in flight, without those of the cycle. */
     uint32_t tier_in_flight[PP_TIERS_MAX];
     uint32_t suspects_in_flight;
-    size_t unsettled, hops_waiting, sitting; /* sitting: transfers that wait for their host's places */
+    size_t unsettled, hops_waiting;
+    size_t sitting;      /* Number of transfers that wait for a place of their host. */
     struct pp_list held; /* Links the clients of which the worker holds a slot. */
     int64_t placed_ms;   /* claim_let_go() last looked at the slots at this loop time. */
     int64_t tidied_ms;   /* pp_claimer_tend_slots() last looked at all clients at this loop time. */

@@ -369,7 +369,7 @@ void pp_hosts_close(struct pp_hosts *h)
         return;
     pp_assert(pp_hosts_busy(h) == 0, "hosts are closed while a request is in flight");
     pp_timer_close(h->timer);
-    pp_timer_close(h->place_timer);
+    hosts_places_close(h);
     h->busy = NULL;
     while (h->table)
         host_forget(h, h->table);

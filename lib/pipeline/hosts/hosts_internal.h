@@ -64,8 +64,8 @@ struct pp_hosts {
     bool led, stopped;
     /* This process is alone, and has not yet unparked what the process before it has parked. */
     bool fresh;
-    /* places.c: the hosts with places; those to look at, and those for the next request; the request
-     * in flight, and its hosts */
+    /* places.c: the hosts with places; those to look at, and those for the next request; the
+     * request in flight, and its hosts */
     struct pp_list placed, touched, place_due;
     struct pp_timer *place_timer;
     int64_t scanned_ms; /* loop time of the last look at all hosts with places */
@@ -123,8 +123,8 @@ void host_show(const struct pp_hosts *h, const struct host *host, struct pp_host
 pp_must_check bool hosts_places_open(struct pp_hosts *h);
 /* Gives all places back, when nothing is in flight any more and h->stopped is set. */
 void hosts_places_stop(struct pp_hosts *h);
-/* Frees the host's places. No request may wait for one. */
-void host_places_free(struct pp_hosts *h, struct host *host);
+/* Frees the places of all hosts, and the timer. No request may wait for a place. */
+void hosts_places_close(struct pp_hosts *h);
 
 /* --- parking.c --- */
 

@@ -74,17 +74,13 @@ static void leave_list(struct pp_list *list, struct pp_node *node)
         pp_list_remove(list, node);
 }
 
-void host_places_free(struct pp_hosts *h, struct host *host)
+static void places_free(struct pp_hosts *h, struct host_places *at)
 {
-    struct host_places *at = host->places;
-
-    if (!at)
-        return;
     pp_assert(pp_list_empty(&at->waiters), "places are freed while requests wait for them");
     pp_list_remove(&h->placed, &at->node);
     leave_list(&h->touched, &at->touch_node);
     leave_list(&h->place_due, &at->due_node);
-    host->places = NULL;
+    at->host->places = NULL;
     free(at);
 }
 
@@ -208,7 +204,7 @@ static void note_due(struct pp_hosts *h, struct host_places *at)
     if (!at->due_node.next && pp_places_due(&at->p, limit_of(h), &lease, now) <= now)
         pp_list_push(&h->place_due, &at->due_node);
     else if (!at->due_node.next && pp_places_unused(&at->p, &lease, now))
-        host_places_free(h, at->host);
+        places_free(h, at);
 }
 
 static void look(struct pp_hosts *h)
@@ -313,4 +309,11 @@ void hosts_places_stop(struct pp_hosts *h)
     touch_all(h);
     look(h);
     ask(h);
+}
+
+void hosts_places_close(struct pp_hosts *h)
+{
+    pp_list_each (node, &h->placed)
+        places_free(h, pp_container_of(node, struct host_places, node));
+    pp_timer_close(h->place_timer);
 }

@@ -24,7 +24,7 @@ static void leave(struct pp_list *list, struct pp_node *node)
 
 void host_forget(struct pp_hosts *h, struct host *host)
 {
-    host_places_free(h, host);
+    pp_assert(!host->places, "a host is forgotten while requests have its places");
     leave(&h->unsent, &host->batch_node);
     leave(&h->news, &host->news_node);
     leave(&h->open, &host->open_node);
