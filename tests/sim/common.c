@@ -333,9 +333,11 @@ void sim_common_request(struct sim_common *c, const struct sim_request *q, bool 
         strcmp(p->process, q->process) != 0)
         return;
     p->requested_ms = now_of(c);
-    if (p->shares && could_take(c, p))
+    bool checked = p->shares && sim_shares_agree(c->f);
+
+    if (checked && could_take(c, p))
         report(c, p, "a request, although another task has told the outcome");
-    else if (p->shares && could_follow(c, p, q->began_ms))
+    else if (checked && could_follow(c, p, q->began_ms))
         report(c, p, "a request, although another task fetches the URL");
     take_over(c, p);
 }

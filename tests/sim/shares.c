@@ -112,6 +112,13 @@ void sim_shares_change(struct sim_fleet *f)
         pp_sim_event_in(&f->nodes[i].reload, (int64_t)pp_rng_below(r, RELOAD_MS) * 1000);
 }
 
+bool sim_shares_agree(const struct sim_fleet *f)
+{
+    int64_t old_ms = pp_sim_now_ms(f->world) - f->shares.changed_ms - 2 * window_ms(f);
+
+    return f->shares.changed_ms == 0 || old_ms < 0 || old_ms > RELOAD_MS;
+}
+
 void sim_shares_forget(struct sim_fleet *f)
 {
     for (size_t i = 0; i < SIM_SHARES; i++)

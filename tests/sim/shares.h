@@ -29,6 +29,9 @@ void sim_shares_cut(struct sim_part *part);
 /* Changes the list, unless the latest change is too young: then a second one may lose what moved
  * with the first (base/shard_map.h). */
 void sim_shares_change(struct sim_fleet *f);
+/* Returns false while a change is old for some processes and young for others, which then still
+ * believe the previous servers. */
+bool sim_shares_agree(const struct sim_fleet *f);
 /* The servers lose all data. */
 void sim_shares_forget(struct sim_fleet *f);
 
