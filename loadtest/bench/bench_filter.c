@@ -114,7 +114,8 @@ int main(int argc, char **argv)
         return 1;
     }
     run(keys, &ours, &other, f);
-    double n = (double)(keys / ROUNDS * ROUNDS);
+    uint64_t added = keys / ROUNDS * ROUNDS; /* in ROUNDS equal parts */
+    double n = (double)added;
     double bits = (double)ours.blocks * PP_FILTER_BLOCK_BITS;
     print("size", "bits a key", bits / n, (double)other.n / n, NULL);
     print("false positives when full", "%", 100 * (double)f[0].false_ones / n,
