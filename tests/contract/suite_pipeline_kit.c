@@ -132,6 +132,8 @@ void world_open(struct world *w)
     pp_clock_read(&boot, &date);
     pp_wall_init(&w->p.wall, pp_clock_anchor_ms(), boot, date);
     assert_int_equal(pp_pipeline_open(&w->p), PP_OK);
+    if (!w->breakers)
+        assert_true(pp_hosts_order(w->p.hosts, "127.0.0.1", PP_BREAKER_FORCE_CLOSED, 0));
 }
 
 static void mark(void *data)

@@ -42,6 +42,7 @@ static void open_world(struct world *w)
 {
     w->params.hosts_doubt_ms = 3000;
     w->params.client_concurrency = 8;
+    w->breakers = true;
     world_open(w);
     world_post(w, "42", "b_0", 40, 1, PP_REFRESH_KNOWN, "bytes=700");
     assert_int_equal(world_finished(w, "b_0").photos[PP_OUTCOME_STORED], 40);
