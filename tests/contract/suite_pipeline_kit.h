@@ -37,8 +37,8 @@ struct world {
     const char *mongo_url;
     /* Opens a dedupe port in world_open(), so that tasks share outcomes; NULL: they do not. */
     enum pp_err (*open_dedupe)(struct pp_loop *loop, struct pp_dedupe **out);
-    /* Breakers open by themselves. Otherwise they do not for the origin's address: on a slow machine
-     * transfers time out, because the test turns the clock. */
+    /* Breakers open by themselves. If false, that of the origin's address stays closed: on a slow
+     * machine transfers time out, because the test turns the clock. */
     bool breakers;
     unsigned starts;
     bool drained; /* true once the drain has ended and the pipeline can be closed */
