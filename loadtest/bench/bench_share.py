@@ -58,7 +58,7 @@ def main():
     parser.add_argument("--clients", type=int, default=1000)
     parser.add_argument("--urls", type=int, default=1000)
     parser.add_argument("--workers", type=int, default=4)
-    parser.add_argument("--timeout", type=int, default=1800, help="give up after so many seconds (1800)")
+    parser.add_argument("--timeout", type=int, default=1800, help="seconds until it gives up (1800)")
     parser.add_argument("--hosts", default="* delay=100-400 bytes=2000-6000", help="a line of the origin's hosts file (%(default)s)")
     bench(run, parser.parse_args())
 

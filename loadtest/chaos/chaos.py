@@ -147,7 +147,7 @@ class Chaos:
             "worker.lease": f"{lease}s", "worker.drain": "3s", "clients.rpm": None, "clients.concurrency": 4, "blobs.fsync": "off",
             "fetch.tiers": [{"timeout": "1s", "concurrency": 64}, {"timeout": "5s", "concurrency": 64}],
             "retry.delays": ["500ms", "1s", "2s"],
-            # The breakers of flaky hosts open. A photo that waited so long fails with host_down.
+            # The breakers of flaky hosts open. Their photos fail with host_down after this time.
             "hosts.wait": "15s"}, replicas={"api": 2, "ingest": 2, "worker": workers, "cron": crons})
         self.limits, self.greedy = {}, set()
         for n in range(clients):  # every fifth client has no rate, the others have one

@@ -144,7 +144,7 @@ static void photos_of_a_dead_host_fail_with_host_down(void **state)
     uint64_t claims = w->p.metrics.claims;
     world_run(w, MINUTE);
     assert_int_equal(w->p.metrics.claims, claims); /* nothing is claimed for an open host */
-    uint64_t before = failed(w, "b_1"); /* with those that were in flight; from now on, probes fail */
+    uint64_t before = failed(w, "b_1");            /* later, probes fail, too */
     struct pp_batch b = finished_fast(w, "b_1");
     assert_int_equal(b.photos[PP_OUTCOME_FAILED], PHOTOS);
     assert_true(w->p.metrics.failed[PP_CODE_HOST_DOWN][0] >= PHOTOS - before - 10);

@@ -22,7 +22,7 @@ NOTE = {"note": "x" * 900}
 MANY = 10000
 ADDRESSES = 50
 ROUNDS = 20
-CROWDS = 4  # at most so many crowds come and go
+CROWDS = 4  # the most crowds that come and go, one after the other
 
 
 def subscribers(pool):

@@ -15,7 +15,7 @@
 enum {
     HOSTS = 4,
     HOT_MS = 15000,        /* clients name the same URL for this time */
-    QUIET_MS = 20000,      /* so long after a fault, nothing of it is left */
+    QUIET_MS = 20000,      /* after this time, a fault has no effect any more */
     TOLD_MS = 500,         /* from a settlement until its outcome is told */
     WAITS_MS = 1000 - 500, /* a follower waits for this time: the shortest tier, less what is in flight */
     LONGEST_MS = 240000,   /* a claim lasts no longer if nothing fails */

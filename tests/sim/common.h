@@ -3,7 +3,7 @@
  *
  *   - a shared outcome is one that another client's own fetch of the URL had, not long before, and
  *     that depends on nobody but the URL and its host
- *   - the bytes of a photo are those that its host has
+ *   - a photo has the bytes that its host has
  *   - a task that takes an outcome makes no request
  *   - no task follows for ever
  *   - while nothing fails and no server forgets, one request is enough: a task neither fetches what

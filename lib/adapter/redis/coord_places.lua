@@ -17,7 +17,7 @@ local function row_unpack(s)
   return r
 end
 
--- Returns the host's rows by worker, and drops those that have lapsed.
+-- Returns the host's rows by worker, and deletes lapsed rows.
 local function load(key)
   local rows, v = {}, redis.call('HGETALL', key)
   for i = 1, #v, 2 do
@@ -35,9 +35,9 @@ local function asks(r)
   return r.want > 0 and now - r.asked <= PLACES_ASKS_MS
 end
 
--- Looks at the other workers: returns how many places they hold; the equal part of each worker that
--- wants places (0: there are too few); what the others lack of their parts, or of one place; and
--- how much of this workers without a place lack that have waited for longer.
+-- Looks at the other workers. Returns four numbers of places: what they hold; the equal part of
+-- each worker that wants some (0: there are too few); what the others lack of their part, or of one
+-- place; and the share of that lack that belongs to workers who hold nothing and came earlier.
 local function look(rows, own)
   local sharers, held, short, ahead = 1, 0, 0, 0
   for id, r in pairs(rows) do

@@ -42,7 +42,7 @@ struct fetch_run {
     bool written; /* This exchange has written its request. */
     /* The kept connection died, and the request must be written again. This needs a permit. */
     bool rewrite;
-    unsigned rewrites; /* The run has written so many requests again. */
+    unsigned rewrites; /* The number of requests that the run has written again. */
     bool late;         /* The slot's lease ended before the request was written, so it was not sent. */
     bool draining;
     /* The runner stopped the exchange with this code; 0: the runner did not stop it. */

@@ -55,8 +55,8 @@ struct pp_host_gate {
     int64_t wait_until_ms;
 };
 
-/* A request's place among those that may be in flight to a host at the same time. All zero: it has
- * none. The members are those of hosts/places.c. */
+/* A request's place at a host (hosts.concurrency). All zero: it has none. The members are those of
+ * hosts/places.c. */
 struct pp_host_seat {
     struct host_places *at; /* NULL: it has no place, and does not wait for one */
     bool waits;

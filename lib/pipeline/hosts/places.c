@@ -13,8 +13,8 @@
 
 #include "pipeline/hosts/hosts_internal.h"
 
-/* A task that found no place becomes due after this time, or after twice that time if so many
- * others wait for each place. */
+/* A task that found no place becomes due after AGAIN_MS; after twice that time if at least
+ * CROWD_EACH others wait for each place. */
 #define AGAIN_MS   1000
 #define CROWD_EACH 10
 #define SCAN_MS    100 /* leases and pauses are looked at this often */
@@ -181,8 +181,8 @@ void pp_hosts_turn_away(struct pp_hosts *h)
     }
 }
 
-/* Lets requests begin for which there is a place, and ends the wait of those that have waited for
- * long enough. If the limit was taken away meanwhile, all begin. */
+/* Lets waiting requests begin while there are places. Then ends the wait of each request whose time
+ * is over. If the limit was taken away meanwhile, all begin. */
 static void serve(struct pp_hosts *h, struct host_places *at)
 {
     int64_t now = hosts_now(h);

@@ -13,7 +13,7 @@ bool pp_tell_taken(const struct pp_transfer *t);
 void pp_tell_settle(const struct pp_transfer *t, struct pp_settlement *s);
 /* Returns what such a transfer says about its tier, as if it had lasted as long as the fetch. */
 struct pp_route_sample pp_tell_sample(const struct pp_transfer *t, const struct pp_params *params);
-/* Returns true if the transfer's outcome is told to other tasks, and has not been yet. */
+/* Returns true if the transfer owns its URL and has not told its outcome to the other tasks. */
 bool pp_tell_may(const struct pp_transfer *t);
 /* Tells the other tasks for the URL what became of a transfer, or that nothing came of it (it is
  * not final, `s` is stale). A photo may be told as soon as its bytes are kept; a failure only after
