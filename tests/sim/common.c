@@ -60,6 +60,7 @@ struct photo {
     bool always, shares;
     bool owns;            /* no other task of the URL was claimed: it is the owner */
     int64_t requested_ms; /* its first request has arrived; 0: it has made none */
+    int64_t answered_ms;  /* its latest request has ended, so its photo may be told; 0: none has */
 };
 
 struct sim_common {
@@ -206,6 +207,11 @@ static bool was_fetched(const struct sim_common *c, const struct photo *p, const
         if (now_of(c) - f->at_ms <= FRESH_MS && strcmp(f->client, p->id.client) != 0 && same_outcome(f, o))
             return true;
     }
+    /* A photo is told before its settlement, which may never come: end_claim() checks its bytes. */
+    for (const struct photo *other = c->photos; other && o->code == 0; other = other->hh.next)
+        if (other->url == u && strcmp(other->id.client, p->id.client) != 0 && other->answered_ms > 0 &&
+            now_of(c) - other->answered_ms <= FRESH_MS)
+            return true;
     return false;
 }
 
@@ -314,8 +320,8 @@ static bool could_follow(const struct sim_common *c, const struct photo *p, int6
 {
     for (const struct photo *o = c->photos; o; o = o->hh.next)
         if (o != p && o->url == p->url && o->claimed && o->owns && !o->told && o->requested_ms &&
-            p->claimed_ms > o->requested_ms && at_ms - p->claimed_ms < WAITS_MS &&
-            quiet_since(c, o->claimed_ms))
+            o->answered_ms < o->claimed_ms && p->claimed_ms > o->requested_ms &&
+            at_ms - p->claimed_ms < WAITS_MS && quiet_since(c, o->claimed_ms))
             return true;
     return false;
 }
@@ -325,11 +331,13 @@ void sim_common_request(struct sim_common *c, const struct sim_request *q, bool 
     const char *client = sim_request_client(q);
     struct pp_key key = {0};
 
-    if (ended || !strstr(q->host, ".all.example"))
+    if (!strstr(q->host, ".all.example"))
         return;
     key = pp_photo_key_sent(client, q->url, strcspn(q->url, "?"));
     struct photo *p = photo_find(c, client, &key);
-    if (!p || !p->claimed || p->requested_ms || q->began_ms < p->claimed_ms ||
+    if (p && ended)
+        p->answered_ms = now_of(c);
+    if (ended || !p || !p->claimed || p->requested_ms || q->began_ms < p->claimed_ms ||
         strcmp(p->process, q->process) != 0)
         return;
     p->requested_ms = now_of(c);
