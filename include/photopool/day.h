@@ -25,16 +25,16 @@ enum pp_day_of {
 
 /* The counts of a day: X(name in answers, name in MongoDB, its meaning). The order is the order of
  * columns in SQLite and in CSV: add a count at the end. */
-#define PP_DAY_COUNTS(X)                                                                 \
-    X(batches, "ba", "batches whose first item finished")                                \
-    X(items, "it", "items that finished")                                                \
-    X(requests, "rq", "requests to hosts: the sum of `attempts`")                        \
-    X(bytes, "by", "bytes of the photos that were stored")                               \
-    X(stored, "st", "photos whose outcome is stored")                                    \
-    X(unchanged, "un", "photos whose outcome is unchanged")                              \
-    X(skipped, "sk", "photos whose outcome is skipped")                                  \
-    X(failed, "fa", "photos whose outcome is failed")                                    \
-    X(cancelled, "ca", "photos whose outcome is cancelled")                              \
+#define PP_DAY_COUNTS(X)                                          \
+    X(batches, "ba", "batches whose first item finished")         \
+    X(items, "it", "items that finished")                         \
+    X(requests, "rq", "requests to hosts: the sum of `attempts`") \
+    X(bytes, "by", "bytes of the photos that were stored")        \
+    X(stored, "st", "photos whose outcome is stored")             \
+    X(unchanged, "un", "photos whose outcome is unchanged")       \
+    X(skipped, "sk", "photos whose outcome is skipped")           \
+    X(failed, "fa", "photos whose outcome is failed")             \
+    X(cancelled, "ca", "photos whose outcome is cancelled")       \
     X(shared, "sh", "photos, of any outcome, that another task's fetch gave its outcome")
 
 enum pp_day_count {

@@ -109,7 +109,8 @@ static void a_range_is_added_once(void **state)
     struct delivery_kit *k = *state;
     struct pp_code_count error[] = {{404, 1}};
     const struct pp_day day = {PP_DAY_OF_CLIENT, "42", 20000, {1, 2, 3}, error, 1};
-    const struct pp_day twice = {PP_DAY_OF_CLIENT, "42", 20000, {2, 4, 6}, (struct pp_code_count[]){{404, 2}}, 1};
+    const struct pp_day twice = {
+        PP_DAY_OF_CLIENT, "42", 20000, {2, 4, 6}, (struct pp_code_count[]){{404, 2}}, 1};
     struct pp_days_begin range = count(k, 10, &day, 1);
     struct pp_days_add again = {.cursor = range.cursor, .end = range.end, .days = &day, .n = 1};
     DK_RUN(k, days_add, &again);

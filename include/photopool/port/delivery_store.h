@@ -182,7 +182,7 @@ struct pp_webhook_delete {
  * Creates the cursor, at 0. `upto` 0: only reads. */
 struct pp_days_begin {
     struct pp_req req;
-    uint64_t upto; /* must be readable in the outbox: no item up to it appears later */
+    uint64_t upto;        /* must be readable in the outbox: no item up to it appears later */
     uint64_t cursor, end; /* out: the range; there is none if both are equal */
 };
 
@@ -214,20 +214,20 @@ struct pp_days_clean {
 };
 
 /* The operations, X(name, type of the request). */
-#define PP_DELIVERY_OPS(X)         \
-    X(save, pp_delivery_save)      \
-    X(cursor, pp_delivery_cursor)  \
-    X(due, pp_delivery_due)        \
-    X(list, pp_delivery_list)      \
-    X(replay, pp_delivery_replay)  \
-    X(sinks, pp_delivery_sinks)    \
-    X(clean, pp_delivery_clean)    \
-    X(webhooks, pp_webhooks)       \
-    X(put_webhook, pp_webhook_put) \
+#define PP_DELIVERY_OPS(X)               \
+    X(save, pp_delivery_save)            \
+    X(cursor, pp_delivery_cursor)        \
+    X(due, pp_delivery_due)              \
+    X(list, pp_delivery_list)            \
+    X(replay, pp_delivery_replay)        \
+    X(sinks, pp_delivery_sinks)          \
+    X(clean, pp_delivery_clean)          \
+    X(webhooks, pp_webhooks)             \
+    X(put_webhook, pp_webhook_put)       \
     X(delete_webhook, pp_webhook_delete) \
-    X(days_begin, pp_days_begin)   \
-    X(days_add, pp_days_add)       \
-    X(days, pp_days)               \
+    X(days_begin, pp_days_begin)         \
+    X(days_add, pp_days_add)             \
+    X(days, pp_days)                     \
     X(days_clean, pp_days_clean)
 
 struct pp_delivery_store;

@@ -67,15 +67,15 @@ void pp_md_text_move(const char **text, char **to);
 /* --- operations --- */
 
 /* The operations that change data. The others only read. */
-#define PP_MD_WRITES(X)            \
-    X(save, pp_delivery_save)      \
-    X(cursor, pp_delivery_cursor)  \
-    X(replay, pp_delivery_replay)  \
-    X(clean, pp_delivery_clean)    \
-    X(put_webhook, pp_webhook_put) \
+#define PP_MD_WRITES(X)                  \
+    X(save, pp_delivery_save)            \
+    X(cursor, pp_delivery_cursor)        \
+    X(replay, pp_delivery_replay)        \
+    X(clean, pp_delivery_clean)          \
+    X(put_webhook, pp_webhook_put)       \
     X(delete_webhook, pp_webhook_delete) \
-    X(days_begin, pp_days_begin)   \
-    X(days_add, pp_days_add)       \
+    X(days_begin, pp_days_begin)         \
+    X(days_add, pp_days_add)             \
     X(days_clean, pp_days_clean)
 #define PP_MD_READS(X)          \
     X(due, pp_delivery_due)     \

@@ -522,8 +522,9 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
       " 'st': '$st'}, 'n': {'$sum': 1}, 'f': {'$min': '$f'}}}]")                                             \
     /* statistics of days */                                                                                 \
     X(DAYS_BEGIN, MODIFY, SINKS, "", "{'_id': 'statistics'}",                                                \
-      "[{'$set': {'c': {'$ifNull': ['$c', " MG_LONG(0) "]}}},"                                               \
-      " {'$set': {'u': {'$cond': [{'$gt': ['$u', '$c']}, '$u', {'$max': ['$c', '?upto:i']}]}}}]",            \
+      "[{'$set': {'c': {'$ifNull': ['$c', " MG_LONG(                                                         \
+          0) "]}}},"                                                                                         \
+             " {'$set': {'u': {'$cond': [{'$gt': ['$u', '$c']}, '$u', {'$max': ['$c', '?upto:i']}]}}}]",     \
       "'upsert': true, 'new': true")                                                                         \
     X(DAY_ADD, UPSERT, DAYS, "_id_", "{" MG_DAY_ID ", 'q': {'$lt': '?end:i'}}",                              \
       "{'$inc': '?sums:D', '$set': {'q': '?end:i', 'd': '?day:d'}}")                                         \

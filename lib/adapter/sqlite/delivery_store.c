@@ -74,13 +74,14 @@ static const char *const schema[] = {
     X(HOOK_PUT,                                                                                              \
       "INSERT OR REPLACE INTO webhooks(" HOOK_ROW ") VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)")  \
     X(HOOK_DELETE, "DELETE FROM webhooks WHERE name=?1")                                                     \
-    X(DAY_ADD, "INSERT INTO days VALUES(?, ?, ?" PP_DAY_COUNTS(DAY_VALUE) ") ON CONFLICT(of, name, day)"     \
-               " DO UPDATE SET day=day" PP_DAY_COUNTS(DAY_SUM))                                              \
+    X(DAY_ADD, "INSERT INTO days VALUES(?, ?, ?" PP_DAY_COUNTS(                                              \
+                   DAY_VALUE) ") ON CONFLICT(of, name, day)"                                                 \
+                              " DO UPDATE SET day=day" PP_DAY_COUNTS(DAY_SUM))                               \
     X(DAY_ERROR, "INSERT INTO day_errors VALUES(?1, ?2, ?3, ?4, ?5) ON CONFLICT(of, name, day, code)"        \
                  " DO UPDATE SET n=n+excluded.n")                                                            \
     X(DAYS_COUNT, "SELECT count(*) FROM days WHERE of=?1 AND name=?2 AND day BETWEEN ?3 AND ?4")             \
-    X(DAYS, "SELECT day" PP_DAY_COUNTS(DAY_COLUMN)                                                           \
-                " FROM days WHERE of=?1 AND name=?2 AND day BETWEEN ?3 AND ?4 ORDER BY day")                 \
+    X(DAYS, "SELECT day" PP_DAY_COUNTS(                                                                      \
+                DAY_COLUMN) " FROM days WHERE of=?1 AND name=?2 AND day BETWEEN ?3 AND ?4 ORDER BY day")     \
     X(DAY_ERRORS_COUNT, "SELECT count(*) FROM day_errors WHERE of=?1 AND name=?2 AND day=?3")                \
     X(DAY_ERRORS, "SELECT code, n FROM day_errors WHERE of=?1 AND name=?2 AND day=?3 ORDER BY code")         \
     X(DAYS_OLD, "SELECT of, name, day FROM days INDEXED BY days_old WHERE day<?1 LIMIT ?2")                  \
@@ -412,8 +413,8 @@ static void read_errors(struct pp_dq *d, const struct pp_days *r, struct pp_day 
 
 static enum pp_err op_days(struct pp_dq *d, struct pp_days *r)
 {
-    size_t n = (size_t)pp_sq_int(&d->db, 0, Q_DAYS_COUNT, "dtdd", (int)r->of, r->name, (int)r->from,
-                                 (int)r->to);
+    size_t n =
+        (size_t)pp_sq_int(&d->db, 0, Q_DAYS_COUNT, "dtdd", (int)r->of, r->name, (int)r->from, (int)r->to);
     r->n = 0;
     r->days = pp_sq_array(&d->db, r->req.arena, n, sizeof *r->days);
     sqlite3_stmt *st = pp_sq_bind(&d->db, Q_DAYS, "dtdd", (int)r->of, r->name, (int)r->from, (int)r->to);
@@ -441,8 +442,8 @@ static enum pp_err op_days_clean(struct pp_dq *d, struct pp_days_clean *r)
                                  .day = (int32_t)pp_sq_col(st, 2)};
     pp_sq_done(st);
     for (size_t i = 0; i < n; i++) {
-        r->n += (uint64_t)pp_sq_run(&d->db, Q_DAY_DELETE, "dtd", (int)old[i].of, old[i].name,
-                                    (int)old[i].day);
+        r->n +=
+            (uint64_t)pp_sq_run(&d->db, Q_DAY_DELETE, "dtd", (int)old[i].of, old[i].name, (int)old[i].day);
         pp_sq_run(&d->db, Q_DAY_ERRORS_DELETE, "dtd", (int)old[i].of, old[i].name, (int)old[i].day);
     }
     return d->db.err;
