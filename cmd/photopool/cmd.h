@@ -35,6 +35,7 @@ int pp_cmd_workers(int argc, char **argv);
 int pp_cmd_routes(int argc, char **argv);
 int pp_cmd_hosts(int argc, char **argv);
 int pp_cmd_breaker(int argc, char **argv);
+int pp_cmd_stats(int argc, char **argv);
 
 int pp_cmd_version(int argc, char **argv);
 

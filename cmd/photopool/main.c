@@ -42,6 +42,7 @@ static const struct command commands[] = {
     {"routes", "[--client ID] [--domain D]", "what was learned about hosts", pp_cmd_routes},
     {"hosts", "[--state S]", "how photo hosts answer, and their breakers", pp_cmd_hosts},
     {"breaker", "HOST open|close|auto", "hold back a host's photos, or let them through", pp_cmd_breaker},
+    {"stats", "[CLIENT] [--from DAY]", "photos per day, of a client, a host or all", pp_cmd_stats},
     {"drain", "[WORKER]", "let workers finish, claim no more and end", pp_cmd_drain},
 
     {"This program", NULL, NULL, NULL},

@@ -156,7 +156,8 @@ struct pp_item {
     const char *meta; /* JSON text of the item's meta; NULL: none */
     enum pp_item_status status;
     int64_t created_at, finished_at;
-    uint64_t seq; /* place in the order in which items finished; 0 while the item is open */
+    uint64_t seq;   /* place in the order in which items finished; 0 while the item is open */
+    uint32_t index; /* the item's place in its accepted batch, from 0 */
     struct pp_item_photo *photos;
     uint32_t n_photos;
 };

@@ -23,6 +23,9 @@
     X(GET, "/v1/clients", READ, PP_LIST, PP_PAGE, list_clients)                                           \
     X(GET, "/v1/clients/{}", READ, 0, "", get_client)                                                     \
     X(PUT, "/v1/clients/{}", ADMIN, PP_JSON, "", put_client)                                              \
+    X(GET, "/v1/clients/{}/stats", READ, 0, "from to ", get_client_stats)                                 \
+    X(GET, "/v1/stats", READ, PP_UNBOUND, "from to ", get_stats)                                          \
+    X(GET, "/v1/hosts/{}/stats", READ, PP_UNBOUND, "from to ", get_host_stats)                            \
     X(GET, "/v1/routes", READ, PP_LIST, PP_PAGE "client domain ", list_routes)                            \
     X(DELETE, "/v1/ladder", ADMIN, 0, "client domain ", delete_ladder)                                    \
     X(GET, "/v1/workers", READ, PP_UNBOUND | PP_LIST, PP_PAGE, list_workers)                              \

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "core/day_sums.h"
 #include "pipeline/pipeline_internal.h"
 #include "runtime/ask.h"
 
@@ -43,6 +44,7 @@ struct job {
         struct pp_outbox_look outbox;
         struct pp_log_clean events_clean;
         struct pp_delivery_clean deliveries_clean;
+        struct pp_days_clean days_clean;
         struct pp_coord_workers workers;
     } r;
 };
@@ -433,6 +435,19 @@ static void clean_deliveries(struct job *job)
     pp_ask_submitted(&job->ask, p->deliveries->ops->clean(p->deliveries, r));
 }
 
+static void clean_days(struct job *job)
+{
+    struct pp_pipeline *p = job->p;
+    struct pp_days_clean *r = &job->r.days_clean;
+
+    if (!p->deliveries)
+        return;
+    *r = (struct pp_days_clean){.req = clean_request(job, &r->n),
+                                .before_day = pp_day_of_ms(retention_now(p)) - PP_DAYS_KEPT,
+                                .limit = CLEAN_ROWS};
+    pp_ask_submitted(&job->ask, p->deliveries->ops->days_clean(p->deliveries, r));
+}
+
 /* --- the table of jobs --- */
 
 static int64_t lease_third(const struct pp_params *params)
@@ -486,6 +501,7 @@ static const struct {
     {clean_events, PP_ROLE_CRON | PP_ROLE_API | PP_ROLE_DELIVER, EVERY_PROCESS, 10 * SECOND, NULL,
      "old events not removed"},
     {clean_deliveries, PP_ROLE_CRON, LEADER, MINUTE, NULL, "old deliveries not removed"},
+    {clean_days, PP_ROLE_CRON, LEADER, 10 * MINUTE, NULL, "old statistics not removed"},
 };
 
 #define JOBS (sizeof(jobs) / sizeof(*jobs))

@@ -76,7 +76,7 @@ struct delivery_tests {
     const struct CMUnitTest *tests;
     size_t n;
 };
-extern const struct delivery_tests delivery_random_tests, delivery_webhook_tests;
+extern const struct delivery_tests delivery_random_tests, delivery_webhook_tests, delivery_day_tests;
 #define DK_TEST(f) cmocka_unit_test_setup_teardown(f, dk_open, dk_close)
 
 #endif

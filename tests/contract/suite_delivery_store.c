@@ -380,7 +380,8 @@ int pp_suite_delivery_store(const struct pp_delivery_subject *subject)
         DK_TEST(requests_are_counted),
     };
     static const struct delivery_tests of_rows = {tests, sizeof tests / sizeof *tests};
-    const struct delivery_tests *const parts[] = {&of_rows, &delivery_random_tests, &delivery_webhook_tests};
+    const struct delivery_tests *const parts[] = {&of_rows, &delivery_random_tests, &delivery_webhook_tests,
+                                                  &delivery_day_tests};
     int failed = 0;
     dk_use(subject);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)

@@ -192,6 +192,7 @@ struct trial {
     /* This run's endpoint and its sink, which has ROWS rows with all statuses, from seq 10 on. */
     const char *name, *sink;
     struct pp_delivery rows[ROWS];
+    uint64_t upto; /* of statistics: the end of the range; 0: not known yet */
 };
 
 static void prepare(struct trial *t)
@@ -288,6 +289,40 @@ static void nothing_is_left(struct trial *t)
     assert_int_equal(dk_list(t->k, t->sink, -1, 0, 100).n, 0);
 }
 
+/* Adds a range of results to 300 days. Each attempt begins as a consumer does that has lost
+ * everything. */
+enum { DAYS = 300 };
+static enum pp_err add_days(struct trial *t)
+{
+    struct pp_day days[DAYS];
+    struct pp_days_begin begin = {.upto = t->upto};
+    DK_RUN(t->k, days_begin, &begin);
+    if (begin.req.err != PP_OK)
+        return begin.req.err;
+    if (t->upto == 0) { /* the first attempt learns where the trial before has ended */
+        t->upto = begin.cursor + 10;
+        return PP_EIO;
+    }
+    if (begin.cursor == begin.end) /* an earlier attempt, whose outcome was unknown, has moved the cursor */
+        return PP_OK;
+    assert_int_equal(begin.end, t->upto);
+    for (int i = 0; i < DAYS; i++)
+        days[i] = (struct pp_day){.of = PP_DAY_OF_CLIENT, .name = t->name, .day = i, .n = {1, 2}};
+    struct pp_days_add r = {.cursor = begin.cursor, .end = begin.end, .days = days, .n = DAYS};
+    DK_RUN(t->k, days_add, &r);
+    return r.req.err;
+}
+
+static void days_are_added_once(struct trial *t)
+{
+    struct pp_days r = {.of = PP_DAY_OF_CLIENT, .name = t->name, .to = DAYS};
+    DK_OK(t->k, days, &r);
+    assert_int_equal(r.n, DAYS);
+    for (size_t i = 0; i < DAYS; i++)
+        assert_int_equal(r.days[i].n[PP_DAY_items], 2);
+    assert_int_equal(dk_cursor(t->k, PP_SINK_STATISTICS), t->upto);
+}
+
 static const struct operation {
     const char *name;
     /* the operation itself, which the test repeats until PP_OK */
@@ -296,7 +331,7 @@ static const struct operation {
 } operations[] = {
     {"save", save_more, more_is_saved},           {"replay", replay_dead, dead_are_replayed},
     {"clean", clean_all, pending_are_left},       {"change", change_endpoint, changed_once},
-    {"delete", delete_endpoint, nothing_is_left},
+    {"delete", delete_endpoint, nothing_is_left}, {"statistics", add_days, days_are_added_once},
 };
 
 /* Runs the operation while one of its commands, or the answer to it, is lost. Returns false if the

@@ -263,6 +263,29 @@ static void some_ends(struct store_kit *k)
     KIT_OK(k, clean, &clean);
 }
 
+static void some_days(struct delivery_kit *k)
+{
+    enum { DAYS = 300 };
+    struct pp_day *days = pp_arena_array(&k->arena, 2 * DAYS, sizeof *days);
+    struct pp_code_count error[] = {{404, 1}};
+    for (int32_t i = 0; i < 2 * DAYS; i++)
+        days[i] = (struct pp_day){PP_DAY_OF_CLIENT, i % 2 ? "a" : "b", i / 2, {1, 2}, error, 1};
+    for (uint64_t end = 10; end <= 20; end += 10) {
+        struct pp_days_begin begin = {.upto = end};
+        DK_OK(k, days_begin, &begin);
+        struct pp_days_add add = {.cursor = begin.cursor, .end = begin.end, .days = days, .n = 2 * DAYS};
+        for (int again = 0; again < 2; again++)
+            DK_OK(k, days_add, &add);
+    }
+    struct pp_days read = {.of = PP_DAY_OF_CLIENT, .name = "a", .from = 10, .to = 39};
+    DK_OK(k, days, &read);
+    assert_int_equal(read.n, 30);
+    assert_int_equal(read.days[0].n[PP_DAY_items], 4);
+    struct pp_days_clean clean = {.before_day = 40, .limit = 30};
+    DK_OK(k, days_clean, &clean);
+    assert_int_equal(clean.n, 30);
+}
+
 static void some_deliveries(struct delivery_kit *k)
 {
     static const char *const names[] = {"a", "b", "c"};
@@ -291,6 +314,7 @@ static void some_deliveries(struct delivery_kit *k)
             DK_OK(k, replay, &replay);
         }
     }
+    some_days(k);
     struct pp_delivery_cursor cursor = {.sink = "hub", .start_at = &at};
     DK_OK(k, cursor, &cursor);
     dk_cursor(k, "hub");

@@ -63,6 +63,11 @@ struct sample {
     "null},"                                                                                                \
     "\"waiting_photos\":null,\"errors\":{},\"clients\":null}"
 
+#define STATS                                                                                          \
+    "{\"days\":[{\"day\":\"2026-11-20\",\"requests\":12,\"bytes\":1000,\"stored\":5,\"unchanged\":5}," \
+    "{\"day\":\"2026-11-22\",\"requests\":4,\"failed\":20,\"errors\":{\"http_404\":20}}],"             \
+    "\"total\":{\"requests\":16,\"bytes\":1000,\"stored\":5,\"unchanged\":5,\"failed\":20}}"
+
 #define EVENT(seq)                                                                                  \
     "{\"seq\":" seq ",\"time\":\"2026-11-20T10:00:00.000Z\",\"key\":[\"results\",\"42\"],\"type\":" \
     "\"photopool.item.finished\",\"data\":" RESULT "}"
@@ -427,6 +432,35 @@ static const struct sample samples[] = {
      .out =
          "h.example  \033[31mopen\033[0m     errors  2026-11-20 10:00:00  2026-11-20 10:05:00     1,200    "
          "50 %      -  120 ms\r\n"},
+    {"statistics, piped",
+     pp_cmd_stats,
+     {"stats", "42", "--from", "2026-11-01", "--to", "2026-11-23"},
+     {{200, NULL, STATS}},
+     .out = "{\"day\":\"2026-11-20\",\"requests\":12,",
+     .request = {"GET /v1/clients/42/stats?from=2026-11-01&to=2026-11-23"}},
+    {"statistics on a terminal",
+     pp_cmd_stats,
+     {"stats"},
+     {{200, NULL, STATS}},
+     .width = TERMINAL,
+     .out = "2026-11-20        12  1,000       5          5        0       0  \x1b[32m████████████\x1b[0m\r\n"
+            "2026-11-21         0      0       0          0        0       0  \r\n"
+            "2026-11-22         4      0       0          0        0      \x1b[31m20\x1b[0m  "
+            "\x1b[32m████████████████████████\x1b[0m\r\n"
+            "total             16  1,000",
+     .request = {"GET /v1/stats"}},
+    {"statistics of a host",
+     pp_cmd_stats,
+     {"stats", "--host", "h.example"},
+     {{200, NULL, STATS}},
+     .out = "2026-11-22",
+     .request = {"GET /v1/hosts/h.example/stats"}},
+    {"statistics of a client and of a host",
+     pp_cmd_stats,
+     {"stats", "42", "--host", "h.example"},
+     {{0}},
+     .code = 2,
+     .err = "not both"},
     {"hosts on a small terminal",
      pp_cmd_hosts,
      {"hosts"},

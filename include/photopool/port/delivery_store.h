@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "photopool/day.h"
 #include "photopool/req.h"
 
 #define PP_SINK_NAME_MAX 80 /* size of a sink's name in bytes, with its NUL */
@@ -161,18 +162,73 @@ struct pp_webhook_delete {
     const char *name;
 };
 
+/* --- statistics of days ---
+ *
+ * A consumer of the outbox adds finished items up, and adds the sums to the stored days. Each item
+ * is counted exactly once, also after crashes and by several consumers at once:
+ *
+ *   days_begin fixes a range of the outbox. Until the range has been added, every call returns the
+ *     same range. Items never change, so every consumer computes the same sums for it.
+ *   days_add adds the sums of this range. Each stored day remembers the end of the last range that
+ *     was added to it, and takes each range once. Then the cursor of the sink PP_SINK_STATISTICS
+ *     moves to the end of the range.
+ *
+ * So a call that is repeated, arrives late, or was carried out in part does no harm. A store that
+ * adds in one transaction need not keep the range. */
+#define PP_SINK_STATISTICS "statistics"
+
+/* Fixes the next range: the items with a seq above `cursor` and up to `end`. If an earlier range was
+ * not added yet, returns that range; else `end` becomes the higher one of `upto` and `cursor`.
+ * Creates the cursor, at 0. `upto` 0: only reads. */
+struct pp_days_begin {
+    struct pp_req req;
+    uint64_t upto;        /* must be readable in the outbox: no item up to it appears later */
+    uint64_t cursor, end; /* out: the range; there is none if both are equal */
+};
+
+/* Adds the sums of a whole range that days_begin has returned. Adds nothing if the range was added
+ * already. PP_ESTALE: the range is no longer the next one; nothing was added. After any other
+ * failure the caller begins again with days_begin. */
+struct pp_days_add {
+    struct pp_req req;
+    uint64_t cursor, end;      /* the range, not empty */
+    const struct pp_day *days; /* at most one element for each day of a name */
+    size_t n;
+};
+
+struct pp_days { /* reads the days of one name, in order; days without items have no row */
+    struct pp_req req;
+    enum pp_day_of of;
+    const char *name;
+    int32_t from, to;    /* the first and the last day to read */
+    struct pp_day *days; /* out: the days, at most to - from + 1 */
+    size_t n;
+};
+
+/* Deletes days before this one. The caller repeats the call while n == limit. */
+struct pp_days_clean {
+    struct pp_req req;
+    int32_t before_day;
+    size_t limit;
+    uint64_t n; /* out: number of days deleted */
+};
+
 /* The operations, X(name, type of the request). */
-#define PP_DELIVERY_OPS(X)         \
-    X(save, pp_delivery_save)      \
-    X(cursor, pp_delivery_cursor)  \
-    X(due, pp_delivery_due)        \
-    X(list, pp_delivery_list)      \
-    X(replay, pp_delivery_replay)  \
-    X(sinks, pp_delivery_sinks)    \
-    X(clean, pp_delivery_clean)    \
-    X(webhooks, pp_webhooks)       \
-    X(put_webhook, pp_webhook_put) \
-    X(delete_webhook, pp_webhook_delete)
+#define PP_DELIVERY_OPS(X)               \
+    X(save, pp_delivery_save)            \
+    X(cursor, pp_delivery_cursor)        \
+    X(due, pp_delivery_due)              \
+    X(list, pp_delivery_list)            \
+    X(replay, pp_delivery_replay)        \
+    X(sinks, pp_delivery_sinks)          \
+    X(clean, pp_delivery_clean)          \
+    X(webhooks, pp_webhooks)             \
+    X(put_webhook, pp_webhook_put)       \
+    X(delete_webhook, pp_webhook_delete) \
+    X(days_begin, pp_days_begin)         \
+    X(days_add, pp_days_add)             \
+    X(days, pp_days)                     \
+    X(days_clean, pp_days_clean)
 
 struct pp_delivery_store;
 

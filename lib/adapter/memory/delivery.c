@@ -93,6 +93,33 @@ bool pp_md_copy_delete_webhook(struct pp_webhook_delete *r, struct pp_arena *a)
     return pp_memory_copy_text(a, &r->name);
 }
 
+bool pp_md_copy_days_begin(struct pp_days_begin *r, struct pp_arena *a)
+{
+    (void)r;
+    (void)a;
+    return true;
+}
+
+bool pp_md_copy_days_add(struct pp_days_add *r, struct pp_arena *a)
+{
+    struct pp_day *days = pp_memory_copy_array(a, r->days, r->n, sizeof *days);
+    bool ok = days != NULL;
+    for (size_t i = 0; ok && i < r->n; i++) {
+        const struct pp_code_count *errors = days[i].errors;
+        days[i].errors = pp_memory_copy_array(a, errors, days[i].n_errors, sizeof *errors);
+        ok = days[i].errors && pp_memory_copy_text(a, &days[i].name);
+    }
+    r->days = days;
+    return ok;
+}
+
+bool pp_md_copy_days_clean(struct pp_days_clean *r, struct pp_arena *a)
+{
+    (void)r;
+    (void)a;
+    return true;
+}
+
 /* --- the port --- */
 
 static enum pp_err send(struct pp_delivery_store *base, int op, struct pp_req *req)
@@ -169,6 +196,7 @@ void pp_memory_delivery_free(struct pp_memory_delivery *s)
     if (!s)
         return;
     pp_md_sinks_free(s);
+    pp_md_days_free(s);
     pp_memory_sorted_free(&s->webhooks);
     free(s);
 }

@@ -41,5 +41,8 @@ void pp_memory_delivery_each_sink(const struct pp_memory_delivery *server,
                                   void (*cb)(void *data, const struct pp_delivery_sink *sink), void *data);
 void pp_memory_delivery_each_row(const struct pp_memory_delivery *server, const char *sink,
                                  void (*cb)(void *data, const struct pp_delivery *row), void *data);
+/* The same for each day of the statistics, in the order of (of, name, day). */
+void pp_memory_delivery_each_day(const struct pp_memory_delivery *server,
+                                 void (*cb)(void *data, const struct pp_day *day), void *data);
 
 #endif

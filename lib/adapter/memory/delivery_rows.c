@@ -57,6 +57,12 @@ static struct pp_md_sink *find_sink(const struct pp_memory_delivery *s, const ch
     return pp_memory_sorted_find(&s->sinks, name, sink_order);
 }
 
+uint64_t *pp_md_cursor(struct pp_memory_delivery *s, const char *name)
+{
+    struct pp_md_sink *sink = find_sink(s, name);
+    return sink ? &sink->cursor : NULL;
+}
+
 bool pp_md_sink_add(struct pp_memory_delivery *s, const char *name, uint64_t cursor)
 {
     size_t n = pp_md_text_size(name);

@@ -48,6 +48,7 @@ static struct pp_ms_item *new_item(const struct plan_state *p, const struct pp_p
                                 .revision = from->revision,
                                 .batch_id = p->batch->id,
                                 .created_at = p->r->date_ms,
+                                .index = from->index,
                                 .photos = photos,
                                 .n_photos = from->n_photos};
     if (from->meta)

@@ -30,6 +30,7 @@
     X(META, "meta")             \
     X(SINKS, "sinks")           \
     X(DELIVERIES, "deliveries") \
+    X(DAYS, "days")             \
     X(REJECTED, "rejected")
 enum pp_mg_coll {
 #define X(id, name) PP_MG_##id,
@@ -126,6 +127,7 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
 #define MG_DELIVERY                                                                                     \
     "{" MG_DELIVERY_ID ", 'i': '?result:s?', 'c': '?client:s?', 'st': '?status:d', 'a': '?attempts:i'," \
     " 'f': '?finished:i', 'u': '?updated:i', 'd': '?due:I', 'h': '?http:d', 'e': '?error:s?'}"
+#define MG_DAY_ID "'_id': {'o': '?of:d', 'n': '?name:s', 'd': '?day:d'}"
 #define MG_ENDPOINT                                                                                      \
     "'w': {'u': '?url:s', 'cl': '?clients:s?', 'k': '?secret:s', 'ok': '?old:s?', 'ou': '?old_until:i'," \
     " 'p': '?paused:b', 'd': '?disabled:b', 'cr': '?created:i', 'up': '?updated:i', 'v': '?version:i'}"
@@ -151,7 +153,8 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
     X(BATCHES, 4, "open", "{'f': 1, '_id': -1}", NULL)                                                  \
     X(BATCHES, 4, "cancelled", "{'_id': -1, 'ca': 1}", "{'ca': " MG_YES "}")                            \
     X(PHOTOS, 5, "host", "{'t.d': 1, 'c': 1, 't.due': 1}", "{'t.d': " MG_YES "}")                       \
-    X(PHOTOS, 5, "failed", "{'c': 1, 'fh': 1}", "{'fc': " MG_YES "}")
+    X(PHOTOS, 5, "failed", "{'c': 1, 'fh': 1}", "{'fc': " MG_YES "}")                                   \
+    X(DAYS, 7, "day", "{'d': 1}", NULL)
 
 /* --- commands --- */
 
@@ -516,7 +519,22 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
       "'sort': {'s': 1}, 'limit': 1, 'projection': {'s': 1, '_id': 0}")                                      \
     X(DELIVERIES_COUNT, AGGREGATE, DELIVERIES, "finished",                                                   \
       "[{'$match': {'s': {'$in': '?sinks:S'}, 'st': {'$in': [0, 2]}}}, {'$group': {'_id': {'s': '$s',"       \
-      " 'st': '$st'}, 'n': {'$sum': 1}, 'f': {'$min': '$f'}}}]")
+      " 'st': '$st'}, 'n': {'$sum': 1}, 'f': {'$min': '$f'}}}]")                                             \
+    /* statistics of days */                                                                                 \
+    X(DAYS_BEGIN, MODIFY, SINKS, "", "{'_id': 'statistics'}",                                                \
+      "[{'$set': {'c': {'$ifNull': ['$c', " MG_LONG(                                                         \
+          0) "]}}},"                                                                                         \
+             " {'$set': {'u': {'$cond': [{'$gt': ['$u', '$c']}, '$u', {'$max': ['$c', '?upto:i']}]}}}]",     \
+      "'upsert': true, 'new': true")                                                                         \
+    X(DAY_ADD, UPSERT, DAYS, "_id_", "{" MG_DAY_ID ", 'q': {'$lt': '?end:i'}}",                              \
+      "{'$inc': '?sums:D', '$set': {'q': '?end:i', 'd': '?day:d'}}")                                         \
+    X(DAYS, FIND, DAYS, "_id_",                                                                              \
+      "{'_id': {'$gte': {'o': '?of:d', 'n': '?name:s', 'd': '?from:d'},"                                     \
+      " '$lte': {'o': '?of:d', 'n': '?name:s', 'd': '?to:d'}}}",                                             \
+      "", "'sort': {'_id': 1}, " MG_MAJORITY)                                                                \
+    X(DAYS_OLD, FIND, DAYS, "day", "{'d': {'$lt': '?before:d'}}", "",                                        \
+      "'limit': '?limit:i', 'projection': {'_id': 1}")                                                       \
+    X(DAY_REMOVE, REMOVE, DAYS, "_id_", "{'_id': '?id:D'}")
 
 enum pp_mg_command {
 #define X(name, ...) MQ_##name,

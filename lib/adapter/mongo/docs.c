@@ -326,6 +326,7 @@ const struct pp_mg_field pp_mg_item_fields[] = {
     ITEM_FIELD("cr", created_at),
     PP_MG_FIELD_ENUM("s", struct pp_item, status, PP_ITEM_STATUS_COUNT),
     ITEM_FIELD("q", seq),
+    ITEM_FIELD("n", index),
     ITEM_FIELD("f", finished_at),
     PP_MG_FIELD_LIST("ph", struct pp_item, photos, n_photos, item_photo_fields),
     {NULL},

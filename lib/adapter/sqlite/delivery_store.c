@@ -1,4 +1,5 @@
-/* delivery_store.c: the delivery store: cursors and deliveries of sinks, endpoints of webhooks.
+/* delivery_store.c: the delivery store: cursors and deliveries of sinks, endpoints of webhooks,
+ * statistics of days.
  *
  * All waiting requests share one transaction. A power cut may lose the last saves. It loses rows
  * together with their cursor, so their messages are delivered again. A change of an endpoint is
@@ -29,7 +30,14 @@ static const char *const schema[] = {
     " PRIMARY KEY(sink, seq)) WITHOUT ROWID;"
     "CREATE INDEX deliveries_due ON deliveries(sink, due, seq) WHERE status=0;"
     "CREATE INDEX deliveries_status ON deliveries(sink, status, seq);"
-    "CREATE INDEX deliveries_finished ON deliveries(sink, status, finished);"};
+    "CREATE INDEX deliveries_finished ON deliveries(sink, status, finished);",
+#define X(name, bson, meaning) ", " #name " INTEGER NOT NULL"
+    "CREATE TABLE days(of INTEGER NOT NULL, name TEXT NOT NULL, day INTEGER NOT NULL" PP_DAY_COUNTS(
+        X) ", PRIMARY KEY(of, name, day)) WITHOUT ROWID;"
+#undef X
+           "CREATE INDEX days_old ON days(day);"
+           "CREATE TABLE day_errors(of INTEGER NOT NULL, name TEXT NOT NULL, day INTEGER NOT NULL,"
+           " code INTEGER NOT NULL, n INTEGER NOT NULL, PRIMARY KEY(of, name, day, code)) WITHOUT ROWID;"};
 
 #define ROW "seq, id, client, status, attempts, finished, updated, due, http, error"
 #define HOOK_ROW \
@@ -65,7 +73,25 @@ static const char *const schema[] = {
     X(HOOK_VERSION, "SELECT version FROM webhooks WHERE name=?1")                                            \
     X(HOOK_PUT,                                                                                              \
       "INSERT OR REPLACE INTO webhooks(" HOOK_ROW ") VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)")  \
-    X(HOOK_DELETE, "DELETE FROM webhooks WHERE name=?1")
+    X(HOOK_DELETE, "DELETE FROM webhooks WHERE name=?1")                                                     \
+    X(DAY_ADD, "INSERT INTO days VALUES(?, ?, ?" PP_DAY_COUNTS(                                              \
+                   DAY_VALUE) ") ON CONFLICT(of, name, day)"                                                 \
+                              " DO UPDATE SET day=day" PP_DAY_COUNTS(DAY_SUM))                               \
+    X(DAY_ERROR, "INSERT INTO day_errors VALUES(?1, ?2, ?3, ?4, ?5) ON CONFLICT(of, name, day, code)"        \
+                 " DO UPDATE SET n=n+excluded.n")                                                            \
+    X(DAYS_COUNT, "SELECT count(*) FROM days WHERE of=?1 AND name=?2 AND day BETWEEN ?3 AND ?4")             \
+    X(DAYS, "SELECT day" PP_DAY_COUNTS(                                                                      \
+                DAY_COLUMN) " FROM days WHERE of=?1 AND name=?2 AND day BETWEEN ?3 AND ?4 ORDER BY day")     \
+    X(DAY_ERRORS_COUNT, "SELECT count(*) FROM day_errors WHERE of=?1 AND name=?2 AND day=?3")                \
+    X(DAY_ERRORS, "SELECT code, n FROM day_errors WHERE of=?1 AND name=?2 AND day=?3 ORDER BY code")         \
+    X(DAYS_OLD, "SELECT of, name, day FROM days INDEXED BY days_old WHERE day<?1 LIMIT ?2")                  \
+    X(DAY_DELETE, "DELETE FROM days WHERE of=?1 AND name=?2 AND day=?3")                                     \
+    X(DAY_ERRORS_DELETE, "DELETE FROM day_errors WHERE of=?1 AND name=?2 AND day=?3")
+
+/* The counts of a day as parts of statements. */
+#define DAY_VALUE(name, bson, meaning)  ", ?"
+#define DAY_SUM(name, bson, meaning)    ", " #name "=" #name "+excluded." #name
+#define DAY_COLUMN(name, bson, meaning) ", " #name
 
 enum {
 #define X(name, sql) Q_##name,
@@ -328,6 +354,98 @@ static enum pp_err op_delete_webhook(struct pp_dq *d, struct pp_webhook_delete *
     pp_sq_run(&d->db, Q_DELETE_ALL, "i", sink);
     pp_sq_run(&d->db, Q_SINK_DELETE, "i", sink);
     d->endpoints_changed = true;
+    return d->db.err;
+}
+
+/* --- statistics of days --- */
+
+static enum pp_err op_days_begin(struct pp_dq *d, struct pp_days_begin *r)
+{
+    r->cursor = 0;
+    if (!find_sink(d, PP_SINK_STATISTICS, &r->cursor))
+        pp_sq_run(&d->db, Q_SINK_ADD, "ti", PP_SINK_STATISTICS, (int64_t)0);
+    r->end = r->upto > r->cursor ? r->upto : r->cursor;
+    return d->db.err;
+}
+
+static void add_day(struct pp_dq *d, const struct pp_day *day)
+{
+    const int of = (int)day->of;
+    const uint64_t *n = day->n;
+#define TYPE(name, bson, meaning)  "i"
+#define VALUE(name, bson, meaning) , (int64_t)n[PP_DAY_##name]
+    pp_sq_run(&d->db, Q_DAY_ADD, "dtd" PP_DAY_COUNTS(TYPE), of, day->name,
+              (int)day->day PP_DAY_COUNTS(VALUE));
+#undef TYPE
+#undef VALUE
+    for (size_t i = 0; i < day->n_errors; i++)
+        pp_sq_run(&d->db, Q_DAY_ERROR, "dtddi", of, day->name, (int)day->day, (int)day->errors[i].code,
+                  (int64_t)day->errors[i].n);
+}
+
+/* Adds the days and moves the cursor in one transaction, so the cursor says which ranges were
+ * added. */
+static enum pp_err op_days_add(struct pp_dq *d, struct pp_days_add *r)
+{
+    uint64_t cursor = 0;
+    int64_t sink = find_sink(d, PP_SINK_STATISTICS, &cursor);
+    pp_assert(r->cursor < r->end, "an empty range of items is added");
+    if (d->db.err == PP_OK && sink && cursor >= r->end)
+        return PP_OK;
+    if (!sink || cursor != r->cursor)
+        return pp_sq_refuse(&d->db, PP_ESTALE);
+    for (size_t i = 0; i < r->n; i++)
+        add_day(d, &r->days[i]);
+    pp_sq_run(&d->db, Q_SINK_MOVE, "ii", sink, (int64_t)r->end);
+    return d->db.err;
+}
+
+static void read_errors(struct pp_dq *d, const struct pp_days *r, struct pp_day *day)
+{
+    size_t n = (size_t)pp_sq_int(&d->db, 0, Q_DAY_ERRORS_COUNT, "dtd", (int)r->of, r->name, (int)day->day);
+    day->errors = pp_sq_array(&d->db, r->req.arena, n, sizeof *day->errors);
+    sqlite3_stmt *st = pp_sq_bind(&d->db, Q_DAY_ERRORS, "dtd", (int)r->of, r->name, (int)day->day);
+    while (day->n_errors < n && pp_sq_row(&d->db, st))
+        day->errors[day->n_errors++] =
+            (struct pp_code_count){(uint16_t)pp_sq_col(st, 0), (uint64_t)pp_sq_col(st, 1)};
+    pp_sq_done(st);
+}
+
+static enum pp_err op_days(struct pp_dq *d, struct pp_days *r)
+{
+    size_t n =
+        (size_t)pp_sq_int(&d->db, 0, Q_DAYS_COUNT, "dtdd", (int)r->of, r->name, (int)r->from, (int)r->to);
+    r->n = 0;
+    r->days = pp_sq_array(&d->db, r->req.arena, n, sizeof *r->days);
+    sqlite3_stmt *st = pp_sq_bind(&d->db, Q_DAYS, "dtdd", (int)r->of, r->name, (int)r->from, (int)r->to);
+    while (r->days && r->n < n && pp_sq_row(&d->db, st)) {
+        struct pp_day *day = &r->days[r->n++];
+        *day = (struct pp_day){.of = r->of, .name = r->name, .day = (int32_t)pp_sq_col(st, 0)};
+        for (int i = 0; i < PP_DAY_COUNT; i++)
+            day->n[i] = (uint64_t)pp_sq_col(st, 1 + i);
+    }
+    pp_sq_done(st);
+    for (size_t i = 0; i < r->n && d->db.err == PP_OK; i++)
+        read_errors(d, r, &r->days[i]);
+    return d->db.err;
+}
+
+static enum pp_err op_days_clean(struct pp_dq *d, struct pp_days_clean *r)
+{
+    struct pp_day *old = pp_sq_array(&d->db, r->req.arena, r->limit, sizeof *old);
+    size_t n = 0;
+    r->n = 0;
+    sqlite3_stmt *st = pp_sq_bind(&d->db, Q_DAYS_OLD, "di", (int)r->before_day, (int64_t)r->limit);
+    for (; old && n < r->limit && pp_sq_row(&d->db, st); n++)
+        old[n] = (struct pp_day){.of = (enum pp_day_of)pp_sq_col(st, 0),
+                                 .name = pp_sq_text(&d->db, r->req.arena, st, 1),
+                                 .day = (int32_t)pp_sq_col(st, 2)};
+    pp_sq_done(st);
+    for (size_t i = 0; i < n; i++) {
+        r->n +=
+            (uint64_t)pp_sq_run(&d->db, Q_DAY_DELETE, "dtd", (int)old[i].of, old[i].name, (int)old[i].day);
+        pp_sq_run(&d->db, Q_DAY_ERRORS_DELETE, "dtd", (int)old[i].of, old[i].name, (int)old[i].day);
+    }
     return d->db.err;
 }
 

@@ -170,7 +170,8 @@ void pp_sq_item_read(struct pp_sq_db *db, sqlite3_stmt *st, struct pp_arena *a, 
                              .status = (enum pp_item_status)pp_sq_col(st, 6),
                              .created_at = pp_sq_col(st, 7),
                              .finished_at = pp_sq_col(st, 8),
-                             .seq = (uint64_t)pp_sq_col(st, 9)};
+                             .seq = (uint64_t)pp_sq_col(st, 9),
+                             .index = (uint32_t)pp_sq_col(st, 12)};
     item->photos = pp_sq_array(db, a, n, sizeof *item->photos);
     sqlite3_stmt *slots = pp_sq_bind(db, PP_Q_SLOTS_READ, "ii", num, client);
     while (item->n_photos < n && pp_sq_row(db, slots))

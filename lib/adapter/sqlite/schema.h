@@ -36,7 +36,7 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
 
 #define PP_SQ_ITEM_FIELDS                                                                                 \
     "i.num, n.name, i.item, i.revision, b.id, i.meta, i.status, i.created, i.finished, i.seq, i.client, " \
-    "i.photos"
+    "i.photos, i.idx"
 #define PP_SQ_ITEM_NAMES   " JOIN names n ON n.num=i.client JOIN batches b ON b.num=i.batch"
 #define PP_SQ_ITEM_COLUMNS PP_SQ_ITEM_FIELDS " FROM items i" PP_SQ_ITEM_NAMES
 /* The finished items of all clients, in order of seq. Uses only the index items_outbox. */

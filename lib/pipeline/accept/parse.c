@@ -198,7 +198,7 @@ static void accept_item(struct parse *p, const json_t *id, const json_t *photos,
     uint32_t n = (uint32_t)json_array_size(photos);
 
     pp_assert(json_is_string(id) && json_is_array(photos), "an item of the wrong form is accepted");
-    pp_entry_item(&out->entry, p->index, json_string_value(id), json_string_length(id),
+    pp_entry_item(&out->entry, out->n_items, json_string_value(id), json_string_length(id),
                   meta ? p->meta.p : NULL, meta ? p->meta.n : 0, n);
     for (uint32_t i = 0; i < n; i++) {
         const json_t *url = json_array_get(photos, i);

@@ -23,6 +23,7 @@ struct pp_deliverer {
     size_t n_outs;
     /* These parts work only in the process that leads the election of outs[0]. */
     struct pp_batch_events *batches;
+    struct pp_statistics *statistics;
     struct pp_election *webhooks_election;
     struct pp_to_webhooks *webhooks;
 };
@@ -105,10 +106,11 @@ static bool open_all(struct pp_deliverer *d)
         if (!open_out(d, &d->o.sinks[i]))
             return false;
     d->batches = pp_batch_events_open(&d->o, d->outs[0].election);
+    d->statistics = pp_statistics_open(&d->o, d->outs[0].election);
     d->webhooks_election = open_election(d, "webhooks");
     if (d->webhooks_election)
         d->webhooks = pp_to_webhooks_open(&d->o, d->webhooks_election);
-    return d->batches && d->webhooks;
+    return d->batches && d->statistics && d->webhooks;
 }
 
 struct pp_deliverer *pp_deliverer_open(const struct pp_deliverer_options *options)
@@ -154,6 +156,7 @@ void pp_deliverer_stop(struct pp_deliverer *d)
     for (size_t i = 0; i < d->n_outs; i++)
         pp_relay_stop(pp_to_sink_relay(d->outs[i].to));
     pp_batch_events_stop(d->batches);
+    pp_statistics_stop(d->statistics);
     pp_to_webhooks_stop(d->webhooks);
 }
 
@@ -171,7 +174,8 @@ size_t pp_deliverer_busy(struct pp_deliverer *d)
 {
     if (!d)
         return 0;
-    size_t n = pp_batch_events_busy(d->batches) + pp_to_webhooks_busy(d->webhooks);
+    size_t n = pp_batch_events_busy(d->batches) + pp_statistics_busy(d->statistics) +
+               pp_to_webhooks_busy(d->webhooks);
     for (size_t i = 0; i < d->n_outs; i++)
         n += pp_relay_busy(pp_to_sink_relay(d->outs[i].to));
     if (n > 0)
@@ -189,6 +193,7 @@ void pp_deliverer_close(struct pp_deliverer *d)
     if (!d)
         return;
     pp_batch_events_close(d->batches);
+    pp_statistics_close(d->statistics);
     pp_to_webhooks_close(d->webhooks);
     pp_election_close(d->webhooks_election);
     for (size_t i = 0; i < d->n_outs; i++) {

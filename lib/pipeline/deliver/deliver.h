@@ -4,6 +4,7 @@
  *            -- relay "amqp" ----> a broker
  *            -- relay per webhook: to_webhooks.c
  *            -- progress of batches: batch_events.c --> publisher
+ *            -- statistics of days: statistics.c --> [delivery store]
  *
  * Each relay has its own cursor, schedule and leader, so a sink that is down does not delay the
  * other sinks. Any number of processes may have the role `deliver`. All functions run on the main

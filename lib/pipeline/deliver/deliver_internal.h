@@ -1,5 +1,5 @@
 /* deliver_internal.h: the parts that deliver.c opens and closes: two drivers, which send the
- * messages of relays, and the events about batches. The deliverer's options and the elections
+ * messages of relays, the events about batches, and the statistics. The deliverer's options and the elections
  * outlive these parts. */
 #ifndef PHOTOPOOL_PIPELINE_DELIVER_DELIVER_INTERNAL_H
 #define PHOTOPOOL_PIPELINE_DELIVER_DELIVER_INTERNAL_H
@@ -25,6 +25,14 @@ void pp_batch_events_moved(struct pp_batch_events *b, const char *batch_id);
 void pp_batch_events_stop(struct pp_batch_events *b);
 size_t pp_batch_events_busy(const struct pp_batch_events *b);
 void pp_batch_events_close(struct pp_batch_events *b);
+
+/* --- statistics.c: adds results up to the statistics of days --- */
+struct pp_statistics;
+struct pp_statistics *pp_statistics_open(const struct pp_deliverer_options *o,
+                                         const struct pp_election *election);
+void pp_statistics_stop(struct pp_statistics *s);
+size_t pp_statistics_busy(const struct pp_statistics *s);
+void pp_statistics_close(struct pp_statistics *s);
 
 /* --- to_webhooks.c: posts results to webhook endpoints --- */
 struct pp_to_webhooks;

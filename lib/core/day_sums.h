@@ -1,0 +1,40 @@
+/* day_sums.h: adds finished items up to the statistics of days (photopool/day.h).
+ *
+ * The sums depend only on the items: the same items give the same sums in every process. Pure; a
+ * struct pp_day_sums belongs to one thread. */
+#ifndef PP_CORE_DAY_SUMS_H
+#define PP_CORE_DAY_SUMS_H
+
+#include <stdbool.h>
+
+#include "photopool/day.h"
+#include "photopool/err.h"
+
+struct pp_day_sums;
+
+/* Returns the number of days since 1970-01-01 (UTC), also for times before. */
+int32_t pp_day_of_ms(int64_t date_ms);
+
+/* Read and write a day as "2026-11-28". pp_day_read() returns false unless `text` is a date of that
+ * form, of the years 1970 to 9999. */
+#define PP_DAY_TEXT 11 /* size of a day's text in bytes, with its NUL */
+pp_must_check bool pp_day_read(const char *text, int32_t *day);
+void pp_day_write(char text[PP_DAY_TEXT], int32_t day);
+
+/* Opens empty sums. Returns NULL when out of memory. */
+struct pp_day_sums *pp_day_sums_open(void);
+/* Adds a finished item. Returns false when out of memory: the item may then be counted in part, and
+ * the caller must clear the sums. */
+pp_must_check bool pp_day_sums_add(struct pp_day_sums *s, const struct pp_item *item);
+/* Returns how many days the sums have. One item adds at most two, and one for each of its
+ * photos. */
+size_t pp_day_sums_n(const struct pp_day_sums *s);
+/* Writes all days, in the order in which they were met, to `out`, which has room for
+ * pp_day_sums_n(). Names and errors belong to `s`, and are valid until it changes. The errors are in
+ * no order. */
+void pp_day_sums_get(const struct pp_day_sums *s, struct pp_day *out);
+void pp_day_sums_clear(struct pp_day_sums *s);
+/* `s` may be NULL. */
+void pp_day_sums_close(struct pp_day_sums *s);
+
+#endif
