@@ -51,7 +51,7 @@ static bool fits(const char *pattern, const char *path, struct segment args[PP_C
 }
 
 static const char *const method_names[] = {
-    [PP_GET] = "GET, HEAD", [PP_POST] = "POST", [PP_PUT] = "PUT", [PP_DELETE] = "DELETE"};
+    [PP_GET] = "GET, HEAD", [PP_POST] = "POST", [PP_PUT] = "PUT", [PP_DELETE] = "DELETE", [PP_PATCH] = "PATCH"};
 
 /* Sets call->endpoint. Returns false if no endpoint matches; the call has then been answered. */
 static bool find_endpoint(struct pp_call *call, struct segment args[], size_t *n)

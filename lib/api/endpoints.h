@@ -20,9 +20,10 @@
     X(POST, "/v1/batches/{}/replay", SUBMIT, PP_JSON | PP_OPTIONAL | PP_KEYED, "", replay_batch)          \
     X(GET, "/v1/items/{}/{}", READ, 0, "", get_item)                                                      \
     X(GET, "/v1/photos/{}", READ, 0, "", get_photo)                                                       \
-    X(GET, "/v1/clients", READ, PP_LIST, PP_PAGE, list_clients)                                           \
+    X(GET, "/v1/clients", READ, PP_LIST, PP_PAGE "q paused ", list_clients)                               \
     X(GET, "/v1/clients/{}", READ, 0, "", get_client)                                                     \
     X(PUT, "/v1/clients/{}", ADMIN, PP_JSON, "", put_client)                                              \
+    X(PATCH, "/v1/clients/{}", ADMIN, PP_JSON, "", patch_client)                                          \
     X(GET, "/v1/routes", READ, PP_LIST, PP_PAGE "client domain ", list_routes)                            \
     X(DELETE, "/v1/ladder", ADMIN, 0, "client domain ", delete_ladder)                                    \
     X(GET, "/v1/workers", READ, PP_UNBOUND | PP_LIST, PP_PAGE, list_workers)                              \

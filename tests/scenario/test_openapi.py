@@ -390,15 +390,24 @@ def photos(r, found):
 def operators(r):
     api = r.api
     settings = {"rpm": None, "concurrency": 16, "weight": 2, "paused": False, "headers": {"User-Agent": "shop-import/1"}}
-    shown = {"client": "42", **settings, "headers": {"User-Agent": "set"}}
+    shown = {"client": "42", **settings, "headers": {"User-Agent": "set"}, "defaults": []}
     same(api("putClient", "42", body=settings), shown, "settings")
-    api("putClient", "42", body=api("getClient", "42"))
+    old = api.headers["ETag"]
+    api("putClient", "42", body=api("getClient", "42"), headers=[("If-Match", old)])
+    api("putClient", "42", body=settings, headers=[("If-Match", old)], due=412, code="precondition_failed")
+    api("patchClient", "42", body={"rpm": 9}, headers=[("If-Match", old)], due=412, code="precondition_failed")
+    same(api("patchClient", "42", body={"paused": True})["weight"], 2, "a setting that PATCH does not name")
+    same(api("patchClient", "42", body={"paused": False, "reset": ["weight"]})["defaults"], ["weight"], "a setting that PATCH resets")
+    api("patchClient", "42", body={"rpm": 0}, due=422, code="bad_value", refused="form")
+    api("patchClient", "42", body={"rmp": 1}, due=400, code="unknown_field", refused="form")
+    api("patchClient", "43", body={"rpm": 1}, due=404, key="bound")
     api("putClient", "42", body={"rpm": 0}, due=422, code="bad_value", refused="form")
     api("putClient", "4 2", body={"rpm": 1}, due=400, code="bad_client")
     api("putClient", "43", body={"rpm": 1}, due=404, key="bound")
     api("getClient", "4 2", due=400, code="bad_client")
     api("getClient", "43", due=404, key="bound")
     api("putClient", "43", body={})
+    same(api("listClients", query=[("q", "4"), ("paused", "true")])["clients"][0]["client"], "45", "a paused client")
     page = api("listClients", query=[("limit", 1)])
     api("listClients", query=[("limit", 1), ("after", page["next"])])
     for host, would in (("a", "known"), ("gone", "skip"), ("never", "fetch"), ("nope:1", "fail")):

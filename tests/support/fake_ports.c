@@ -353,7 +353,9 @@ STORE(store_clients, pp_store_clients)
     r->clients = pp_arena_array(r->req.arena, FAKE_MAX, sizeof(*r->clients));
     for (size_t i = 0; i < F->n_clients; i++) {
         const char *id = F->clients[i].id;
-        if ((r->id && strcmp(r->id, id) != 0) || (r->after && strcmp(id, r->after) <= 0) || !among(r, id))
+        if ((r->id && strcmp(r->id, id) != 0) || (r->after && strcmp(id, r->after) <= 0) || !among(r, id) ||
+            (r->prefix && strncmp(id, r->prefix, strlen(r->prefix)) != 0) ||
+            (r->paused && !F->clients[i].paused))
             continue;
         r->more = !r->ids && r->n == r->limit;
         if (r->more)
@@ -365,7 +367,12 @@ STORE(store_clients, pp_store_clients)
 
 STORE(store_put_client, pp_store_put_client)
 {
+    if (r->compare && F->stale > 0) {
+        F->stale--;
+        return fake_later(&F->back, &r->req, PP_ESTALE);
+    }
     F->puts++;
+    F->put = r->client;
     snprintf(F->put_client, sizeof(F->put_client), "%s", r->client.id);
     snprintf(F->put_headers, sizeof(F->put_headers), "%s", r->client.headers ? r->client.headers : "");
     return fake_later(&F->back, &r->req, F->err);

@@ -284,11 +284,11 @@ static const struct sample samples[] = {
      pp_cmd_events,
      {"events", "--after", "0", "--limit", "2"},
      {{200, NULL,
-       EVENTS("{\"seq\":1,\"key\":[\"ops\"],\"type\":\"photopool.limit.changed\",\"data\":{\"client\":\"42\","
+       EVENTS("{\"seq\":1,\"key\":[\"ops\"],\"type\":\"photopool.client.changed\",\"data\":{\"client\":\"42\","
               "\"rpm\":600}},{}",
               "2", "null")}},
      .width = TERMINAL,
-     .out = "        1  ops  limit.changed  client 42, rpm 600\r\n"},
+     .out = "        1  ops  client.changed  client 42, rpm 600\r\n"},
     {"a number that the server has not had",
      pp_cmd_events,
      {"events", "--after", "9"},

@@ -155,6 +155,7 @@ static const struct {
     {"content-type", offsetof(struct pp_http_head, req.content_type), true},
     {"authorization", offsetof(struct pp_http_head, req.authorization), true},
     {"idempotency-key", offsetof(struct pp_http_head, req.idempotency_key), true},
+    {"if-match", offsetof(struct pp_http_head, req.if_match), false},
     {"if-none-match", offsetof(struct pp_http_head, req.if_none_match), false},
     {"range", offsetof(struct pp_http_head, req.range), true},
     {"if-range", offsetof(struct pp_http_head, req.if_range), true},
