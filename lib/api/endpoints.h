@@ -37,7 +37,7 @@
     X(GET, "/v1/webhooks", ADMIN, PP_UNBOUND | PP_LIST, PP_PAGE, list_webhooks)                           \
     X(GET, "/v1/webhooks/{}", ADMIN, PP_UNBOUND, "", get_webhook)                                         \
     X(PUT, "/v1/webhooks/{}", ADMIN, PP_UNBOUND | PP_JSON, "", put_webhook)                               \
-    X(DELETE, "/v1/webhooks/{}", ADMIN, PP_UNBOUND, "", delete_webhook)                                   \
+    X(DELETE, "/v1/webhooks/{}", ADMIN, PP_UNBOUND, "force ", delete_webhook)                             \
     X(POST, "/v1/webhooks/{}/test", ADMIN, PP_UNBOUND, "", test_webhook)                                  \
     X(GET, "/v1/webhooks/{}/deliveries", ADMIN, PP_UNBOUND | PP_LIST, PP_PAGE "status ", list_deliveries) \
     X(POST, "/v1/webhooks/{}/replay", ADMIN, PP_UNBOUND | PP_JSON | PP_OPTIONAL, "", replay_webhook)      \

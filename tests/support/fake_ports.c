@@ -378,6 +378,15 @@ STORE(store_put_client, pp_store_put_client)
     return fake_later(&F->back, &r->req, F->err);
 }
 
+STORE(store_outbox_counts, pp_store_outbox_counts)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        r->counts[i].messages = F->outbox > r->counts[i].after_seq ? F->outbox - r->counts[i].after_seq : 0;
+        r->counts[i].oldest_at = 0;
+    }
+    return fake_later(&F->back, &r->req, F->err);
+}
+
 STORE(store_forget_failures, pp_store_forget_failures)
 {
     snprintf(F->forgotten, sizeof(F->forgotten), "%s %s", r->client ? r->client : "*",
@@ -456,6 +465,7 @@ void fake_store_open(struct fake_store *f, struct pp_loop *loop)
                                                  .rejected = store_rejected,
                                                  .clients = store_clients,
                                                  .put_client = store_put_client,
+                                                 .outbox_counts = store_outbox_counts,
                                                  .forget_failures = store_forget_failures,
                                                  .routes = store_routes,
                                                  .queue = store_queue,
