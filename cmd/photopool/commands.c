@@ -11,7 +11,7 @@ const struct pp_command pp_commands[] = {
     {"Run a server", NULL, NULL, NULL},
     {"up", "[--data DIR]", "everything in one process, no servers needed", pp_cmd_up},
     {"serve", "--roles LIST", "some roles of a fleet, over MongoDB and Redis", pp_cmd_serve},
-    {"config", "", "the configuration in force, and every parameter", pp_cmd_config},
+    {"config", "[--server]", "the configuration here or of a server, and every parameter", pp_cmd_config},
 
     {"Batches", NULL, NULL, NULL},
     {"submit", "FILE|- --client ID [--follow]", "send a file of items: NDJSON, JSON or CSV", pp_cmd_submit},

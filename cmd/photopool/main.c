@@ -2,8 +2,6 @@
  * an unknown subcommand. */
 #include "cmd.h"
 
-#include "base/check.h"
-
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -47,8 +45,7 @@ static int unknown(const char *name)
 {
     const char *names[NAMES_MAX], *meant;
     size_t n = 0;
-    pp_assert(pp_n_commands < NAMES_MAX, "there are more subcommands than names");
-    for (size_t i = 0; i < pp_n_commands; i++)
+    for (size_t i = 0; i < pp_n_commands && n + 1 < NAMES_MAX; i++)
         if (pp_commands[i].run)
             names[n++] = pp_commands[i].name;
     names[n] = NULL;

@@ -43,6 +43,7 @@
     X(POST, "/v1/webhooks/{}/replay", ADMIN, PP_UNBOUND | PP_JSON | PP_OPTIONAL, "", replay_webhook)      \
     X(GET, "/v1/explain", READ, 0, "client url ", explain)                                                \
     X(GET, "/v1/queue", READ, PP_UNBOUND, "", get_queue)                                                  \
+    X(GET, "/v1/config", ADMIN, PP_EVERYWHERE | PP_UNBOUND | PP_LIST, PP_PAGE, list_config)               \
     X(GET, "/v1/errors", ANY, PP_LIST, PP_PAGE, list_errors)                                              \
     X(GET, "/healthz", ANY, PP_EVERYWHERE | PP_PUBLIC | PP_VITAL, "", healthz)                            \
     X(GET, "/readyz", ANY, PP_EVERYWHERE | PP_PUBLIC | PP_VITAL, "", readyz)                              \

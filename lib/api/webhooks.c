@@ -191,6 +191,7 @@ static void on_webhook_written(struct pp_call *call)
 {
     struct put_state *s = call->state;
 
+    pp_call_log_change(call, s->is_new ? "webhook added" : "webhook changed", "webhook", call->args[0]);
     pp_webhook_changed(call);
     put_webhook(call, &s->put.webhook);
     pp_call_json(call, s->is_new ? 201 : 200);
@@ -273,6 +274,7 @@ static void on_webhook_deleted(struct pp_call *call)
 {
     struct pp_http_response res = {.status = 204};
 
+    pp_call_log_change(call, "webhook removed", "webhook", call->args[0]);
     pp_webhook_changed(call);
     pp_call_reply(call, &res);
 }

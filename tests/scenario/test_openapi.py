@@ -410,6 +410,10 @@ def operators(r):
     same(api("listClients", query=[("q", "4"), ("paused", "true")])["clients"][0]["client"], "45", "a paused client")
     page = api("listClients", query=[("limit", 1)])
     api("listClients", query=[("limit", 1), ("after", page["next"])])
+    page = api("listConfig", query=[("limit", 3)])
+    names = {p["name"]: p["value"] for p in api("listConfig", query=[("after", page["next"]), ("limit", 1000)])["parameters"]}
+    same(names["retry.attempts"], 1, "a parameter in force")
+    api("listConfig", key="bound", due=403)
     for host, would in (("a", "known"), ("gone", "skip"), ("never", "fetch"), ("nope:1", "fail")):
         url = f"http://{host}/" if ":" in host else r.url(host)
         same(api("explain", query=[("client", "42"), ("url", url)])["would"], would, url)
@@ -811,7 +815,7 @@ def test(case):
     gaps(case, r)
     due = {(id_, status) for id_, (_, _, op) in r.api.ops.items() for status in op["responses"] if status not in UNSEEN}
     same(sorted(due - r.api.seen), [], "answers of the document that never came")
-    same({(c, m) for c, m in r.messages.seen if c != "webhook"}, {("resultsOfClient", "resultEvent"), ("batch", "batchEvent"), ("ops", "limitEvent"), ("ops", "hostEvent"), ("results", "gapEvent"), ("results", "gapFrame")}, "messages of streams")
+    same({(c, m) for c, m in r.messages.seen if c != "webhook"}, {("resultsOfClient", "resultEvent"), ("batch", "batchEvent"), ("ops", "acceptedEvent"), ("ops", "clientEvent"), ("ops", "hostEvent"), ("results", "gapEvent"), ("results", "gapFrame")}, "messages of streams")
     same({m for c, m in r.messages.seen if c == "webhook"}, {"webhookResult", "webhookTest"}, "messages of the webhook")
 
 

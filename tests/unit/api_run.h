@@ -49,6 +49,15 @@ static inline bool api_leads(void *data)
     return true;
 }
 
+static inline char *api_config_row(void *data, size_t i)
+{
+    (void)data;
+    return i < 3 ? strdup(i == 0   ? "{\"name\":\"a.a\"}"
+                          : i == 1 ? "{\"name\":\"a.b\"}"
+                                   : "{\"name\":\"a.c\"}")
+                 : NULL;
+}
+
 static inline int api_open(void **state)
 {
     static const struct pp_port_range ports[] = {{80, 80}, {443, 443}};
@@ -96,7 +105,8 @@ static inline int api_open(void **state)
                                          .ingest = &t->ingest.base,
                                          .coordinator = &t->coordinator.base,
                                          .blobs = &t->blobs.base,
-                                         .hosts = t->hosts};
+                                         .hosts = t->hosts,
+                                         .config_row = api_config_row};
     t->api = pp_api_open(&t->options);
     assert_non_null(t->api);
     *state = t;

@@ -129,6 +129,7 @@ static void scopes(void **state)
         {PP_GET, "/v1/breakers", NULL, {401, 403, 200, 403, 403, 403, 403}},
         {PP_POST, "/v1/breakers/x.example", "{\"action\":\"auto\"}", {401, 403, 403, 200, 403, 403, 403}},
         {PP_GET, "/v1/queue", NULL, {401, 403, 200, 403, 403, 403, 403}},
+        {PP_GET, "/v1/config", NULL, {401, 403, 403, 200, 403, 403, 403}},
         {PP_GET, "/v1/errors", NULL, {401, 200, 200, 200, 200, 200, 200}},
         {PP_GET, "/metrics", NULL, {401, 403, 200, 403, 403, 403, 403}},
         {PP_GET, "/healthz", NULL, {200, 200, 200, 200, 200, 200, 200}},
@@ -541,6 +542,20 @@ static void clients_filtered(void **state)
     assert_int_equal(api_get(t, "/v1/clients?q=%C3%A9"), 400);
 }
 
+static void configuration_is_listed(void **state)
+{
+    struct api_run *t = *state;
+
+    assert_int_equal(api_get(t, "/v1/config?limit=2"), 200);
+    assert_string_equal(json_string_value(api_at(t, "parameters.1.name")), "a.b");
+    char next[300];
+    snprintf(next, sizeof(next), "/v1/config?after=%s", api_str(t, "next"));
+    assert_int_equal(api_get(t, next), 200);
+    assert_string_equal(t->server.body, "{\"parameters\":[{\"name\":\"a.c\"}],\"next\":null}");
+    api_restart(t, PP_ROLE_WORKER); /* every process shows its own */
+    assert_int_equal(api_get(t, "/v1/config"), 200);
+}
+
 static void lists_in_pages(void **state)
 {
     static char ids[7][16];
@@ -904,6 +919,7 @@ static void openapi(void **state)
         {"/v1/webhooks/{name}/replay", "post"},
         {"/v1/explain", "get"},
         {"/v1/queue", "get"},
+        {"/v1/config", "get"},
         {"/v1/errors", "get"},
         {"/healthz", "get"},
         {"/readyz", "get"},
@@ -999,6 +1015,7 @@ int main(void)
         TEST(put_of_a_get_keeps_defaults),
         TEST(changes_compare_etags),
         TEST(clients_filtered),
+        TEST(configuration_is_listed),
         TEST(lists_in_pages),
         TEST(photo_bytes),
         TEST(photo_in_pieces),

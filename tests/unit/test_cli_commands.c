@@ -306,6 +306,16 @@ static const struct sample samples[] = {
      {"results", "b_1", "--json", "--table"},
      .code = 2,
      .err = "--json and --table exclude each other"},
+    {"the configuration of a server",
+     pp_cmd_config,
+     {"config"},
+     {{200, NULL,
+       "{\"parameters\":[{\"name\":\"clients.rpm\",\"value\":700,\"source\":\"file\",\"origin\":\"p.yaml\","
+       "\"line\":3,\"reloadable\":true},{\"name\":\"data_dir\",\"value\":\"d\",\"source\":\"default\","
+       "\"origin\":\"\",\"line\":null,\"reloadable\":false}],\"next\":null}"}},
+     .width = TERMINAL,
+     .out = "\033[1mclients.rpm\033[0m  700    p.yaml:3\r\ndata_dir     d      default\r\n",
+     .request = {"GET /v1/config?limit=200"}},
     {"errors",
      pp_cmd_errors,
      {"errors"},

@@ -164,6 +164,8 @@ static const struct {
     {"expect", offsetof(struct pp_http_head, expect), false},
     {"origin", offsetof(struct pp_http_head, req.origin), false},
     {"sec-fetch-site", offsetof(struct pp_http_head, req.sec_fetch_site), false},
+    {"x-request-id", offsetof(struct pp_http_head, req.request_id), false},
+    {"traceparent", offsetof(struct pp_http_head, req.traceparent), false},
     {"sec-websocket-key", offsetof(struct pp_http_head, ws_key), true},
     {"sec-websocket-version", offsetof(struct pp_http_head, ws_version), true},
 };
