@@ -14,13 +14,14 @@
 
 #define DEFAULT_SERVER "http://127.0.0.1:8080"
 
-enum { OPT_SERVER = 1000, OPT_KEY_FILE, OPT_JSON, OPT_HELP, OPT_FIRST };
+enum { OPT_SERVER = 1000, OPT_KEY_FILE, OPT_JSON, OPT_TABLE, OPT_HELP, OPT_FIRST };
 
 static const char shared_help[] =
     "\nEvery command that talks to a server also takes:\n"
     "  --server URL          default PHOTOPOOL_SERVER, then " DEFAULT_SERVER "\n"
     "  --key-file FILE       the API key is in FILE; default: PHOTOPOOL_KEY\n"
-    "  --json                JSON lines, also on a terminal\n";
+    "  --json                JSON lines, also on a terminal\n"
+    "  --table               text and tables, also into a pipe or file\n";
 
 int pp_cli_usage(const struct pp_cli *cli, const char *fmt, ...)
 {
@@ -78,9 +79,8 @@ static int set(const struct pp_cli *cli, const struct pp_opt *o, const char *tex
 /* The options that all commands share. The other options of a command are numbered from OPT_FIRST.
  */
 static const struct option shared[] = {
-    {"server", required_argument, NULL, OPT_SERVER},
-    {"key-file", required_argument, NULL, OPT_KEY_FILE},
-    {"json", no_argument, NULL, OPT_JSON},
+    {"server", required_argument, NULL, OPT_SERVER}, {"key-file", required_argument, NULL, OPT_KEY_FILE},
+    {"json", no_argument, NULL, OPT_JSON},           {"table", no_argument, NULL, OPT_TABLE},
     {"help", no_argument, NULL, OPT_HELP},
 };
 enum { N_SHARED = sizeof shared / sizeof *shared };
@@ -117,6 +117,7 @@ static int one_option(struct pp_cli *cli, const struct pp_cli_spec *spec, const 
     case OPT_SERVER: cli->server = optarg; return PP_CLI_GO;
     case OPT_KEY_FILE: cli->key_file = optarg; return PP_CLI_GO;
     case OPT_JSON: cli->json = true; return PP_CLI_GO;
+    case OPT_TABLE: cli->table = true; return PP_CLI_GO;
     case 'h':
     case OPT_HELP:
         fputs(spec->help, stdout);
@@ -143,7 +144,9 @@ int pp_cli_parse(struct pp_cli *cli, int argc, char **argv, const struct pp_cli_
         if (code != PP_CLI_GO)
             return code;
     }
-    cli->json = cli->json || !cli->out.tty;
+    if (cli->json && cli->table)
+        return pp_cli_usage(cli, "--json and --table exclude each other");
+    cli->json = cli->json || (!cli->out.tty && !cli->table);
     cli->args = argv + optind;
     cli->n_args = (size_t)(argc - optind);
     if (argc - optind < spec->min_args)

@@ -45,8 +45,10 @@ struct pp_cli {
     /* name of the file with the API key; NULL: the environment variable PHOTOPOOL_KEY may have the
      * key */
     const char *key_file;
-    /* output is JSON: --json was given, or standard output is not a terminal */
+    /* output is JSON: --json was given, or standard output is not a terminal and --table was not
+     * given */
     bool json;
+    bool table;         /* --table was given */
     struct pp_term out; /* the terminal or file that standard output goes to */
     char *const *args;  /* the arguments that are not options */
     size_t n_args;

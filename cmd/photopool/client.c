@@ -318,6 +318,7 @@ static const struct {
     {"overloaded", "try again a little later"},
     {"rate_limited", "try again a little later"},
     {"not_found", "check the id, and whose key this is: others' things are not shown"},
+    {"undelivered", "to drop them all the same: photopool webhooks remove NAME --force"},
     {"bad_client", ""},
     {"bad_parameter", ""},
     {"bad_value", ""},
@@ -430,7 +431,7 @@ static int call_json(struct pp_cli *cli, const char *method, const struct pp_buf
     *out = NULL;
     struct pp_request req = {.method = method, .path = path};
     int code = pp_client_open(cli);
-    if (code != PP_EXIT_DONE || strcmp(method, "GET") == 0)
+    if (code != PP_EXIT_DONE || strcmp(method, "GET") == 0 || strcmp(method, "DELETE") == 0)
         return code == PP_EXIT_DONE ? call(cli->client, &req, out) : code;
     char *text = json_dumps(body, JSON_COMPACT);
     if (!text) {

@@ -3,12 +3,14 @@
  *
  * On a terminal it prints a YAML file that says where each value came from; into a pipe it prints
  * one JSON object per parameter. */
-#include "cmd.h"
+#include "list.h"
 
 #include "config/config.h"
 
 #include <getopt.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 enum config_action { ACTION_PRINT, ACTION_CHECK, ACTION_HELP, ACTION_MARKDOWN };
@@ -17,8 +19,11 @@ static void print_help(FILE *f)
 {
     fputs("Usage: photopool config [--check] [--json | --yaml] [--config FILE] [--set NAME=VALUE]... [--data "
           "DIR]\n"
+          "       photopool config --server [URL] [--key-file FILE] [--json | --table]\n"
           "       photopool config --help | --markdown\n\n"
-          "Prints the configuration in force and where each value came from.\n\n"
+          "Prints the configuration that a server started here and now would have, and where each value\n"
+          "came from. With --server: the one that is in force in a server that runs.\n\n"
+          "  --server [URL]  ask this server; default PHOTOPOOL_SERVER, then http://127.0.0.1:8080\n"
           "  --check        only say whether a server could start with it\n"
           "  --json         a JSON object per parameter (the default when piped)\n"
           "  --yaml         a configuration file (the default on a terminal)\n"
@@ -107,8 +112,56 @@ static int run(int argc, char **argv, const struct pp_config_sources *src)
     return code;
 }
 
+/* --- --server: the configuration that is in force in a server --- */
+
+static const char server_help[] =
+    "Usage: photopool config --server [URL]\n\n"
+    "Prints the configuration that is in force in a server, and where each value came from. Needs a key\n"
+    "with the scope admin.\n\n"
+    "Examples:\n"
+    "  photopool config --server\n"
+    "  photopool config --server http://10.0.0.5:8080 --json | jq 'select(.source != \"default\")'\n";
+
+static void add_parameter(struct pp_table *t, const json_t *p)
+{
+    const json_t *value = json_object_get(p, "value"), *line = json_object_get(p, "line");
+    const char *source = pp_member(p, "source"), *origin = pp_member(p, "origin");
+    bool set = source && strcmp(source, "default") != 0;
+    char *text = json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY);
+    pp_table_cell(t, set ? PP_BOLD : PP_PLAIN, pp_member(p, "name"));
+    pp_table_cell(t, PP_PLAIN, text ? text : json_string_value(value));
+    if (set && json_is_integer(line))
+        pp_table_printf(t, "%s:%lld", origin ? origin : source, (long long)json_integer_value(line));
+    else
+        pp_table_cell(t, PP_PLAIN, set && origin && *origin ? origin : source);
+    free(text);
+}
+
+/* `argv` has --server at `at`: without a URL behind it, the default applies. */
+static int ask_server(int argc, char **argv, int at)
+{
+    static const struct pp_column columns[] = {
+        {"PARAMETER"}, {"VALUE", .flexible = true}, {"FROM", .flexible = true, .keep = 12}};
+    const struct pp_list_spec list = {"parameters", -1, columns, sizeof columns / sizeof *columns,
+                                      add_parameter};
+    struct pp_cli cli;
+    struct pp_buf path;
+    bool bare = strcmp(argv[at], "--server") == 0 && (at + 1 == argc || argv[at + 1][0] == '-');
+    if (bare) {
+        memmove(&argv[at], &argv[at + 1], (size_t)(argc - at) * sizeof *argv); /* the NULL, too */
+        argc--;
+    }
+    int code = pp_cli_parse(&cli, argc, argv, &(struct pp_cli_spec){server_help, NULL, 0, 0, 0, ""});
+    if (code != PP_CLI_GO)
+        return code;
+    return pp_client_finish(&cli, pp_list_run(&cli, pp_path(&path, "/v1/config"), &list));
+}
+
 int pp_cmd_config(int argc, char **argv)
 {
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--server") == 0 || strncmp(argv[i], "--server=", 9) == 0)
+            return ask_server(argc, argv, i);
     struct pp_config_sources src;
     struct pp_config_error err;
     if (pp_config_args_take(&src, &argc, argv, &err) != PP_OK)

@@ -1,11 +1,7 @@
-/* cmd_operate.c: the subcommands for operators: `photopool explain`, `limits`, `pause`, `resume`,
- * `queue`, `workers`, `routes` and `drain`. Each prints the answer of one endpoint. */
+/* cmd_operate.c: the subcommands for operators: `photopool explain`, `queue`, `workers`,
+ * `routes`, `errors` and `drain`. Each prints the answer of one endpoint. */
 #include "list.h"
 #include "show.h"
-
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* --- `photopool explain`: what happens to a photo, and why --- */
 
@@ -33,104 +29,6 @@ int pp_cmd_explain(int argc, char **argv)
     pp_path_query(&path, "client", client);
     pp_path_query(&path, "url", cli.args[0]);
     return pp_client_finish(&cli, pp_show_call(&cli, "GET", &path, NULL));
-}
-
-/* --- limits, pause, resume: a client's settings --- */
-
-static const char limits_help[] =
-    "Usage: photopool limits CLIENT [--rpm N|none] [--concurrency N] [--weight N]\n\n"
-    "Shows a client's limits, or changes the given ones.\n\n"
-    "  --rpm N|none      requests to its hosts in any 60 seconds; none: no limit\n"
-    "  --concurrency N   requests at a time\n"
-    "  --weight N        its share beside other clients when workers are busy\n\n"
-    "Examples:\n"
-    "  photopool limits 42\n"
-    "  photopool limits 42 --rpm 1200 --concurrency 32\n"
-    "  photopool limits 42 --rpm none\n";
-
-static const char pause_help[] =
-    "Usage: photopool pause CLIENT\n\n"
-    "Starts no requests for this client until photopool resume. What is in flight "
-    "ends; what is submitted waits.\n\n"
-    "Examples:\n"
-    "  photopool pause 42\n";
-
-static const char resume_help[] = "Usage: photopool resume CLIENT\n\n"
-                                  "Starts requests for this client again.\n\n"
-                                  "Examples:\n"
-                                  "  photopool resume 42\n";
-
-/* Changes the client's settings as `changes` says, and shows the result. Releases `changes`. */
-static int apply(struct pp_cli *cli, json_t *changes)
-{
-    static const char *const fields[] = {"rpm", "concurrency", "weight", "paused", "headers"};
-    struct pp_buf path;
-    json_t *settings;
-    pp_path_part(pp_path(&path, "/v1/clients"), cli->args[0]);
-    int code = pp_client_change(cli, &path, fields, sizeof fields / sizeof *fields, changes, &settings);
-    if (code == PP_EXIT_DONE)
-        pp_show_answer(cli, settings);
-    return pp_client_finish(cli, code);
-}
-
-/* Adds the rate limit to `changes`: "none" means unlimited, else the text must be a number. */
-static bool set_rpm(json_t *changes, const char *text)
-{
-    char *end;
-    if (strcmp(text, "none") == 0) {
-        json_object_set_new(changes, "rpm", json_null());
-        return true;
-    }
-    errno = 0;
-    long long v = strtoll(text, &end, 10);
-    if (errno || end == text || *end || v < 1)
-        return false;
-    json_object_set_new(changes, "rpm", json_integer(v));
-    return true;
-}
-
-int pp_cmd_limits(int argc, char **argv)
-{
-    struct pp_cli cli;
-    const char *rpm = NULL;
-    int64_t concurrency = 0, weight = 0; /* the server checks the upper bounds */
-    const struct pp_opt opts[] = {
-        {"rpm", PP_OPT_TEXT, &rpm},
-        {"concurrency", PP_OPT_COUNT, &concurrency, 1, INT32_MAX},
-        {"weight", PP_OPT_COUNT, &weight, 1, INT32_MAX},
-    };
-    const struct pp_cli_spec spec = {limits_help, opts, sizeof opts / sizeof *opts, 1, 1, "CLIENT"};
-    int code = pp_cli_parse(&cli, argc, argv, &spec);
-    if (code != PP_CLI_GO)
-        return code;
-    json_t *changes = json_object();
-    if (rpm && !set_rpm(changes, rpm)) {
-        json_decref(changes);
-        return pp_cli_usage(&cli, "--rpm takes a number from 1, or none, not \"%s\"", rpm);
-    }
-    if (concurrency)
-        json_object_set_new(changes, "concurrency", json_integer(concurrency));
-    if (weight)
-        json_object_set_new(changes, "weight", json_integer(weight));
-    return apply(&cli, changes);
-}
-
-static int set_paused(int argc, char **argv, const char *help, bool paused)
-{
-    struct pp_cli cli;
-    const struct pp_cli_spec spec = {help, NULL, 0, 1, 1, "CLIENT"};
-    int code = pp_cli_parse(&cli, argc, argv, &spec);
-    return code == PP_CLI_GO ? apply(&cli, json_pack("{s:b}", "paused", paused)) : code;
-}
-
-int pp_cmd_pause(int argc, char **argv)
-{
-    return set_paused(argc, argv, pause_help, true);
-}
-
-int pp_cmd_resume(int argc, char **argv)
-{
-    return set_paused(argc, argv, resume_help, false);
 }
 
 /* --- `photopool queue`, `workers` and `routes`: lists for operators --- */
@@ -198,6 +96,37 @@ int pp_cmd_routes(int argc, char **argv)
     pp_path_query(&path, "client", client);
     pp_path_query(&path, "domain", domain);
     return pp_client_finish(&cli, pp_list_run(&cli, &path, &list));
+}
+
+/* --- `photopool errors`: the codes of failures --- */
+
+static const char errors_help[] =
+    "Usage: photopool errors\n\n"
+    "Shows every code with which a photo can fail: whether it is tried again, whose fault it is, and the\n"
+    "sentence for the merchant. With --json, the codes of API requests follow in GET /v1/errors.\n\n"
+    "Examples:\n"
+    "  photopool errors\n"
+    "  photopool errors --json | jq -r 'select(.retry == \"final\") | .code'\n";
+
+static void add_error(struct pp_table *t, const json_t *e)
+{
+    pp_table_cell(t, PP_PLAIN, pp_member(e, "code"));
+    pp_table_cell(t, PP_PLAIN, pp_member(e, "retry"));
+    pp_table_cell(t, PP_PLAIN, pp_member(e, "fault"));
+    pp_table_cell(t, PP_PLAIN, pp_member(e, "sentence"));
+}
+
+int pp_cmd_errors(int argc, char **argv)
+{
+    static const struct pp_column columns[] = {
+        {"CODE"}, {"RETRY"}, {"FAULT"}, {"SENTENCE", .flexible = true}};
+    const struct pp_list_spec list = {"errors", -1, columns, sizeof columns / sizeof *columns, add_error};
+    struct pp_cli cli;
+    struct pp_buf path;
+    int code = pp_cli_parse(&cli, argc, argv, &(struct pp_cli_spec){errors_help, NULL, 0, 0, 0, ""});
+    if (code != PP_CLI_GO)
+        return code;
+    return pp_client_finish(&cli, pp_list_run(&cli, pp_path(&path, "/v1/errors"), &list));
 }
 
 /* --- `photopool drain`: makes workers finish and stop --- */

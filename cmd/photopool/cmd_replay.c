@@ -20,6 +20,19 @@ static json_t *texts(const struct pp_cli_list *list)
     return a;
 }
 
+/* Appends why the replay leaves photos out. */
+static void put_left_out(struct pp_buf *b, const json_t *answer)
+{
+    const json_t *why = json_object_get(answer, "not_replayed");
+    int64_t newer = json_integer_value(json_object_get(why, "newer_revision"));
+    if (newer == 0)
+        return;
+    pp_buf_puts(b, "; ");
+    pp_put_count(b, newer);
+    pp_buf_puts(b, newer == 1 ? " is" : " are");
+    pp_buf_puts(b, " left out, because a newer batch has sent the item again");
+}
+
 static void show(const struct pp_cli *cli, json_t *answer, bool dry_run)
 {
     const char *id = pp_member(answer, "batch_id");
@@ -38,6 +51,7 @@ static void show(const struct pp_cli *cli, json_t *answer, bool dry_run)
     } else {
         pp_buf_puts(&b, dry_run ? " would be fetched again" : " to fetch again");
     }
+    put_left_out(&b, answer);
     pp_buf_putc(&b, '\n');
     pp_term_put(&cli->out, &b);
     json_decref(answer);

@@ -3,10 +3,11 @@
  *
  * Signals: the first SIGTERM or SIGINT drains: the process accepts and claims nothing new and
  * finishes what is in flight. The second stops the process at once; its claims end when their
- * leases end. SIGHUP reads the configuration again. `photopool drain` acts like the first
- * SIGTERM. */
+ * leases end. SIGHUP reads the configuration again; from a terminal that was closed it acts like
+ * SIGTERM. `photopool drain` acts like the first SIGTERM. */
 #include <curl/curl.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 #include "cmd.h"
 #include "config/config.h"
 #include "config/params.h"
+#include "format/json_out.h"
 #include "pipeline/pipeline.h"
 #include "wire.h"
 
@@ -72,6 +74,8 @@ enum { N_ROLES = sizeof(role_names) / sizeof(*role_names) };
 
 /* the most log lines per second */
 #define LOG_RATE 200
+/* An event about a reload has at most this many bytes; a longer one is not published. */
+#define EVENT_MAX (256u << 10)
 /* The same error of a reload is logged at most once in this time. */
 #define REFUSED_MS 60000
 
@@ -101,6 +105,8 @@ struct server {
     struct pp_signals *signals;
     struct pp_wire *wire;
     bool stopping;
+    /* started in a terminal, and not by nohup: the process ends when the terminal is closed */
+    bool in_terminal;
 };
 
 static void drained(void *data)
@@ -120,21 +126,54 @@ static void stop(struct server *s)
     pp_wire_drain(s->wire, drained, s);
 }
 
-/* Logs that a reloadable parameter has changed. */
-static void say_changed(void *data, const struct pp_param *param)
+/* What a reload has changed: a line of the log for each parameter, and one event for all. */
+struct changes {
+    const struct server *server;
+    struct pp_buf event;
+    size_t n; /* parameters that have changed and are in force */
+};
+
+/* Logs that a reloadable parameter has changed, and adds it to the event. */
+static void say_changed(void *data, const struct pp_config_change *c)
 {
-    const struct server *s = data;
-    if (param->flags & PP_PARAM_RELOADABLE)
-        pp_log(s->log, PP_LOG_INFO, "changed, and in force now", "parameter", param->name, NULL);
+    struct changes *changes = data;
+    const char *from = c->from ? c->from : "null", *to = c->to ? c->to : "null";
+    if (!(c->param->flags & PP_PARAM_RELOADABLE))
+        return;
+    pp_log(changes->server->log, PP_LOG_INFO, "changed, and in force now", "parameter", c->param->name,
+           "from", from, "to", to, NULL);
+    pp_json_begin(&changes->event, NULL, '{');
+    pp_json_str(&changes->event, "name", c->param->name);
+    pp_json_raw(&changes->event, "from", from, strlen(from));
+    pp_json_raw(&changes->event, "to", to, strlen(to));
+    pp_json_end(&changes->event, '}');
+    changes->n++;
 }
 
 /* Logs that a changed parameter takes effect only after a restart. */
-static void warn_of_restart(void *data, const struct pp_param *param)
+static void warn_of_restart(void *data, const struct pp_config_change *c)
 {
     const struct server *s = data;
-    if (!(param->flags & PP_PARAM_RELOADABLE))
-        pp_log(s->log, PP_LOG_WARN, "changed, and in force only after a restart", "parameter", param->name,
-               NULL);
+    if (!(c->param->flags & PP_PARAM_RELOADABLE))
+        pp_log(s->log, PP_LOG_WARN, "changed, and in force only after a restart", "parameter", c->param->name,
+               "from", c->from, "to", c->to, NULL);
+}
+
+/* Says in the log and by an event what differs between the configurations. */
+static void tell_changes(struct server *s, const struct pp_config *in_force, const struct pp_config *newer)
+{
+    struct changes changes = {.server = s};
+    pp_buf_init(&changes.event, EVENT_MAX);
+    pp_json_begin(&changes.event, NULL, '{');
+    pp_json_begin(&changes.event, "changed", '[');
+    pp_config_diff(in_force, newer, say_changed, &changes);
+    pp_json_end(&changes.event, ']');
+    pp_json_end(&changes.event, '}');
+    pp_config_diff(s->config, newer, warn_of_restart, s);
+    pp_log(s->log, PP_LOG_INFO, "configuration reloaded", "changed", PP_LOG_INT(changes.n), NULL);
+    if (!changes.event.failed)
+        pp_wire_publish(s->wire, "photopool.config.reloaded", changes.event.p, changes.event.n);
+    pp_buf_fini(&changes.event);
 }
 
 /* Logs that a reload was refused, unless the log has said so a short time ago. */
@@ -172,19 +211,31 @@ static void reload(struct server *s)
     }
     s->refused[0] = '\0';
     s->refusals = 0;
-    pp_config_diff(in_force, newer, say_changed, s);
-    pp_config_diff(s->config, newer, warn_of_restart, s);
+    tell_changes(s, in_force, newer);
     pp_config_free(s->newer);
     s->newer = newer;
-    pp_log(s->log, PP_LOG_INFO, "configuration reloaded", NULL);
 }
 
+/* Returns true if the process has a controlling terminal that it can open. */
+static bool has_terminal(void)
+{
+    int fd = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    close(fd);
+    return true;
+}
+
+/* SIGHUP asks for a reload. It also comes when the process's terminal is closed: then the process
+ * ends, as it would by SIGTERM, and does not keep its port and data directory without anybody who
+ * watches it. */
 static void on_signal(void *data, int signo)
 {
-    if (signo == SIGHUP)
-        reload(data);
-    else
-        stop(data);
+    struct server *s = data;
+    if (signo == SIGHUP && (!s->in_terminal || has_terminal()))
+        reload(s);
+    else if (signo != SIGHUP || !s->stopping)
+        stop(s);
 }
 
 static void on_drain(void *data, const char *worker)
@@ -314,6 +365,7 @@ static int open_server(struct server *s)
     static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
     struct pp_wire_error error;
 
+    s->in_terminal = signal(SIGHUP, SIG_DFL) != SIG_IGN && has_terminal();
     signal(SIGPIPE, SIG_IGN);
     umask(077); /* every file is private; only the blob store makes files for others */
     curl_global_init(CURL_GLOBAL_DEFAULT);
@@ -326,7 +378,10 @@ static int open_server(struct server *s)
         return 1;
     }
     if (pp_wire_open(s->loop, s->log, s->config, s->roles, &s->wire, &error) != PP_OK) {
-        fprintf(stderr, "photopool: %s\n", error.text);
+        if (s->config->log.format == PP_CONFIG_LOG_JSON)
+            pp_log(s->log, PP_LOG_ERROR, "not started", "error", error.text, NULL);
+        else
+            fprintf(stderr, "photopool: %s\n", error.text);
         return 1;
     }
     if (s->roles & PP_ROLE_WORKER)
@@ -336,22 +391,37 @@ static int open_server(struct server *s)
 
 static void close_server(struct server *s)
 {
+    bool ran = s->wire != NULL;
+
     pp_wire_close(s->wire);
     if (s->signals)
         pp_signals_close(s->signals);
     if (s->loop)
         pp_loop_close(s->loop);
+    if (ran)
+        pp_log(s->log, PP_LOG_INFO, "stopped", NULL);
     pp_log_close(s->log);
     pp_config_free(s->newer);
     pp_wire_end();
     curl_global_cleanup();
 }
 
+/* Says on standard output where the server listens, in the form of log.format. */
 static void say_ready(const struct server *s)
 {
     const char *host = s->config->http.listen.host;
     bool v6 = strchr(host, ':') != NULL;
 
+    if (s->config->log.format == PP_CONFIG_LOG_JSON) {
+        char url[300];
+        struct pp_log *out = pp_log_open(STDOUT_FILENO, PP_LOG_INFO, true, 0);
+        snprintf(url, sizeof(url), "http://%s%s%s:%u", v6 ? "[" : "", host, v6 ? "]" : "",
+                 pp_wire_port(s->wire));
+        pp_log(out, PP_LOG_INFO, "photopool listens", "url", url, "roles",
+               s->roles_text ? s->roles_text : "all", "version", PP_VERSION, NULL);
+        pp_log_close(out);
+        return;
+    }
     printf("photopool listens on http://%s%s%s:%u, ", v6 ? "[" : "", host, v6 ? "]" : "",
            pp_wire_port(s->wire));
     if (s->roles_text)

@@ -14,6 +14,7 @@ static const char help[] =
     "       photopool webhooks show|pause|resume|remove NAME\n"
     "       photopool webhooks set NAME [--url URL] [--client ID... | --all-clients]\n"
     "                                   [--secret S | --secret-file FILE | --new-secret]\n"
+    "       photopool webhooks remove NAME [--force]\n"
     "       photopool webhooks test NAME\n"
     "       photopool webhooks deliveries NAME [--status S] [--limit N]\n"
     "       photopool webhooks replay NAME [--from T] [--to T] [--status S] [--all]\n\n"
@@ -26,7 +27,7 @@ static const char help[] =
     "  set          changes what is given. A new secret: both sign for 24 h\n"
     "  pause        keeps what finishes until resume; nothing is lost\n"
     "  resume       starts again, also what has answered 410 and is disabled\n"
-    "  remove       forgets the endpoint, and what it has not got yet\n"
+    "  remove       forgets the endpoint; with --force also if messages wait for it: they are dropped\n"
     "  test         sends a message of type photopool.webhook.test now; exit 0: delivered, 1: not\n"
     "  deliveries   what was tried, newest first; what was not tried yet is in photopool queue\n"
     "  replay       sends again, with the same ids: what is dead, or what the options choose\n\n"
@@ -273,7 +274,8 @@ static int resume(struct pp_cli *cli)
     return set_paused(cli, false);
 }
 
-static int remove_webhook(struct pp_cli *cli)
+/* Removes the webhook. Without `force` the server refuses to drop messages that wait. */
+static int remove_webhook(struct pp_cli *cli, bool force)
 {
     struct pp_buf path;
     struct pp_answer ans;
@@ -281,6 +283,7 @@ static int remove_webhook(struct pp_cli *cli)
     if (code != PP_EXIT_DONE)
         return code;
     struct pp_request req = {.method = "DELETE", .path = path_of(&path, cli, "")};
+    pp_path_query(&path, "force", force ? "true" : NULL);
     enum pp_err err = pp_client_send(cli->client, &req, &ans);
     if (err != PP_OK || ans.status / 100 != 2)
         code = pp_client_failed(cli->client, err, &ans);
@@ -291,6 +294,16 @@ static int remove_webhook(struct pp_cli *cli)
     pp_answer_fini(&ans);
     pp_buf_fini(&path);
     return code;
+}
+
+static int do_remove(int argc, char **argv)
+{
+    struct pp_cli cli;
+    bool force = false;
+    const struct pp_opt opts[] = {{"force", PP_OPT_FLAG, &force}};
+    const struct pp_cli_spec spec = {help, opts, 1, 1, 1, "NAME"};
+    int code = pp_cli_parse(&cli, argc, argv, &spec);
+    return code == PP_CLI_GO ? pp_client_finish(&cli, remove_webhook(&cli, force)) : code;
 }
 
 static int test(struct pp_cli *cli)
@@ -395,7 +408,7 @@ static const struct action {
     {"set", "webhooks set", NULL, do_set},
     {"pause", "webhooks pause", pause_webhook, NULL},
     {"resume", "webhooks resume", resume, NULL},
-    {"remove", "webhooks remove", remove_webhook, NULL},
+    {"remove", "webhooks remove", NULL, do_remove},
     {"test", "webhooks test", test, NULL},
     {"deliveries", "webhooks deliveries", NULL, do_deliveries},
     {"replay", "webhooks replay", NULL, do_replay},

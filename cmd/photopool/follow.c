@@ -150,6 +150,8 @@ static int loop(struct follow *f, struct pp_tally *p)
     for (;;) {
         int code = ask(f);
         sum(f, p);
+        if (code != PP_EXIT_DONE && p->batches == 0)
+            return code; /* no batch was ever seen, so there may be none */
         if (code != PP_EXIT_DONE) {
             say_how_to_go_on(f, "stopped following");
             return code;

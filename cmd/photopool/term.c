@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include <wchar.h>
 
-enum { WIDTH_DEFAULT = 80, WIDTH_MIN = 20, COMPLAINT_MAX = 16 * 1024 };
+enum { WIDTH_DEFAULT = 80, WIDTH_MIN = 20, WIDTH_FILE = 1 << 20, COMPLAINT_MAX = 16 * 1024 };
 
 void pp_term_init(struct pp_term *t, FILE *f)
 {
@@ -24,7 +24,9 @@ void pp_term_init(struct pp_term *t, FILE *f)
 size_t pp_term_width(const struct pp_term *t)
 {
     struct winsize ws;
-    if (t->tty && ioctl(fileno(t->f), TIOCGWINSZ, &ws) == 0 && ws.ws_col > 0)
+    if (!t->tty)
+        return WIDTH_FILE;
+    if (ioctl(fileno(t->f), TIOCGWINSZ, &ws) == 0 && ws.ws_col > 0)
         return ws.ws_col < WIDTH_MIN ? WIDTH_MIN : ws.ws_col;
     return WIDTH_DEFAULT;
 }

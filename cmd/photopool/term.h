@@ -22,7 +22,8 @@ struct pp_term {
 enum pp_style { PP_PLAIN, PP_BOLD, PP_DIM, PP_RED, PP_GREEN, PP_YELLOW };
 
 void pp_term_init(struct pp_term *t, FILE *f);
-/* Returns the current width of the window in columns, or 80 if it is unknown. */
+/* Returns the current width of the window in columns, or 80 if it is unknown. A pipe or file has so
+ * many columns that texts are not cut. */
 size_t pp_term_width(const struct pp_term *t);
 /* Writes the buffer to the terminal and frees it. */
 void pp_term_put(const struct pp_term *t, struct pp_buf *b);

@@ -27,7 +27,8 @@
 struct pp_wire {
     struct pp_loop *loop;
     struct pp_log *log;
-    const struct pp_config *config;
+    const struct pp_config *config;  /* the newest; reloadable parameters are in force from it */
+    const struct pp_config *started; /* the one of the start; all other parameters are in force from it */
     struct pp_wire_params params;
     struct pp_ledger ledger;
     struct pp_budget budget;
@@ -112,6 +113,12 @@ static enum pp_err make_pins(struct pp_wire *w)
     return PP_OK;
 }
 
+static char *config_row(void *data, size_t i)
+{
+    const struct pp_wire *w = data;
+    return pp_config_row(w->started, w->config, i);
+}
+
 static struct pp_api *open_api(struct pp_wire *w)
 {
     struct pp_pipeline *p = &w->p;
@@ -142,7 +149,9 @@ static struct pp_api *open_api(struct pp_wire *w)
                                                 .gate = p->gate,
                                                 .claimer = p->claimer,
                                                 .planner = p->planner,
-                                                .deliverer = p->deliverer});
+                                                .deliverer = p->deliverer,
+                                                .config_row = config_row,
+                                                .config_data = w});
 }
 
 static enum pp_err open_http(struct pp_wire *w, struct pp_wire_error *error)
@@ -302,7 +311,7 @@ enum pp_err pp_wire_open(struct pp_loop *loop, struct pp_log *log, const struct 
         return pp_wire_explain(error, PP_ENOMEM, "out of memory");
     w->loop = loop;
     w->log = log;
-    w->config = config;
+    w->config = w->started = config;
     w->data.lock = w->clock.fd = -1;
     error->text[0] = '\0';
     enum pp_err err = open_all(w, roles, error);
@@ -339,6 +348,11 @@ enum pp_err pp_wire_reload(struct pp_wire *w, const struct pp_config *config)
     pp_log_set_level(w->log, config->log.level);
     w->config = config;
     return PP_OK;
+}
+
+void pp_wire_publish(struct pp_wire *w, const char *type, const char *data, size_t n)
+{
+    pp_publish_ops(w->p.publisher, type, data, n);
 }
 
 /* --- draining: the API closes last, so that callers get answers until the end --- */

@@ -29,6 +29,8 @@ uint16_t pp_wire_port(struct pp_wire *wire);
 /* Applies the reloadable parameters of a newer configuration. Ends the subscriptions whose API key
  * is gone or has changed. Returns PP_ENOMEM, and changes nothing, when out of memory. */
 pp_must_check enum pp_err pp_wire_reload(struct pp_wire *wire, const struct pp_config *config);
+/* Publishes an event for operators, if this process has an event log (events/publisher.h). */
+void pp_wire_publish(struct pp_wire *wire, const char *type, const char *data, size_t n);
 /* Drains: stops accepting and claiming, finishes transfers in flight or hands their tasks back,
  * then calls done(data) once. A second call hands back the remaining tasks at once. */
 void pp_wire_drain(struct pp_wire *wire, void (*done)(void *data), void *data);

@@ -144,6 +144,7 @@ enum pp_err pp_wire_params_reload(struct pp_wire_params *w, const struct pp_conf
     p->idempotency_ms = c->idempotency.retention_ms;
     p->results_ms = c->results.retention_ms;
     p->metrics_public = c->http.metrics_public;
+    p->access_log = c->log.access;
     p->caller_rate =
         c->callers.requests_per_second == PP_CONFIG_NONE ? 0 : bounded(c->callers.requests_per_second);
     p->caller_failures =

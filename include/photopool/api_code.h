@@ -37,6 +37,10 @@
       "Wait for the first request with this key to end.")                                                    \
     X(REPLAY_IN_PROGRESS, "replay_in_progress", 409, "A replay of this batch is in progress",                \
       "Send again when the batch of the first replay is running.")                                           \
+    X(UNDELIVERED, "undelivered", 409, "Messages wait for delivery",                                         \
+      "Let them be delivered, or drop them with ?force=true.")                                               \
+    X(PRECONDITION_FAILED, "precondition_failed", 412, "The settings are not those of If-Match",             \
+      "Read them again, and send the change with the new ETag.")                                             \
     X(BODY_TOO_LARGE, "body_too_large", 413, "The body is too large",                                        \
       "Send smaller batches; the limit is http.max_body.")                                                   \
     X(UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", 415, "The body's media type is not supported",       \

@@ -21,6 +21,11 @@ static const struct pp_endpoint endpoints[] = {
 
 #define ENDPOINTS (sizeof(endpoints) / sizeof(*endpoints))
 
+const struct pp_endpoint *pp_api_endpoint(size_t i)
+{
+    return i < ENDPOINTS ? &endpoints[i] : NULL;
+}
+
 /* --- finding the endpoint of a request --- */
 
 /* A segment of the request's path, before decoding. */
@@ -50,8 +55,11 @@ static bool fits(const char *pattern, const char *path, struct segment args[PP_C
     return *path == '\0';
 }
 
-static const char *const method_names[] = {
-    [PP_GET] = "GET, HEAD", [PP_POST] = "POST", [PP_PUT] = "PUT", [PP_DELETE] = "DELETE"};
+static const char *const method_names[] = {[PP_GET] = "GET, HEAD",
+                                           [PP_POST] = "POST",
+                                           [PP_PUT] = "PUT",
+                                           [PP_DELETE] = "DELETE",
+                                           [PP_PATCH] = "PATCH"};
 
 /* Sets call->endpoint. Returns false if no endpoint matches; the call has then been answered. */
 static bool find_endpoint(struct pp_call *call, struct segment args[], size_t *n)
@@ -128,6 +136,7 @@ static bool on_head(void *data, struct pp_http_request *req)
     pp_arena_init(&call->chunk, 0);
     pp_buf_init(&call->out, pp_page_max(api->o.params));
     req->handler = call;
+    pp_call_trace(call);
     if (!read_head(call))
         return false;
     api->reading++;
@@ -191,6 +200,7 @@ static void close_parts(struct pp_api *api)
     pp_subscribers_close(api);
     free(api->queue);
     pp_callers_close(api->callers);
+    pp_times_close(api);
     free(api);
 }
 
@@ -198,7 +208,7 @@ static bool open_parts(struct pp_api *api)
 {
     const struct pp_api_options *o = &api->o;
 
-    bool listed = pp_subscribers_open(api);
+    bool listed = pp_subscribers_open(api) && pp_times_open(api);
     api->callers = pp_callers_open(api);
     api->health = pp_health_open(api);
     if (!(o->roles & PP_ROLE_API) || !listed || !api->health || !api->callers)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "events/publisher.h"
 #include "format/ids.h"
 #include "format/result.h"
 #include "pipeline/common/progress.h"
@@ -142,6 +143,24 @@ static void send_all_rejected(struct pp_call *call, const struct pp_batch_parsed
     pp_buf_fini(&members);
 }
 
+/* Tells operators of the batch, in the log and by an event. */
+static void tell_accepted(struct pp_call *call, const struct pp_acceptor_post *post)
+{
+    const struct pp_batch_parsed *b = &post->parsed;
+    struct pp_buf event;
+
+    pp_log(call->o->log, PP_LOG_INFO, "batch accepted", "batch", post->batch_id, "client", b->client, "items",
+           PP_LOG_INT(b->n_items), "photos", PP_LOG_INT(b->n_photos), "rejected", PP_LOG_INT(b->n_rejected),
+           "key", call->key_name, "request", call->request_id, "trace", call->traceparent, NULL);
+    pp_buf_init(&event, 1024);
+    PP_JSON_OBJECT(&event, NULL, PP_STR("batch_id", post->batch_id), PP_STR("client", b->client),
+                   PP_UINT("items", b->n_items), PP_UINT("photos", b->n_photos),
+                   PP_UINT("rejected", b->n_rejected));
+    if (!event.failed)
+        pp_publish_ops(call->o->publisher, "photopool.batch.accepted", event.p, event.n);
+    pp_buf_fini(&event);
+}
+
 void pp_batch_posted(struct pp_acceptor_post *post)
 {
     struct pp_call *call = post->data;
@@ -159,7 +178,7 @@ void pp_batch_posted(struct pp_acceptor_post *post)
     case PP_POST_FAILED: pp_call_error(call, post->err, "accepting a batch"); return;
     case PP_POST_NOTHING: pp_assert(false, "only a replay may have no items");
     case PP_POST_REPLAYED: pp_call_header(call, "Idempotency-Replayed: true"); break;
-    case PP_POST_ACCEPTED: break;
+    case PP_POST_ACCEPTED: tell_accepted(call, post); break;
     }
     add_location(call, post->answer, post->answer_n);
     pp_buf_put(&call->out, post->answer, post->answer_n);

@@ -91,6 +91,7 @@ static void on_cancelled_found(struct pp_call *call)
 
 static void on_cancelled(struct pp_call *call)
 {
+    pp_call_log_change(call, "batch cancelled", "batch", call->args[0]);
     pp_batch_find(call, call->args[0], on_cancelled_found);
 }
 

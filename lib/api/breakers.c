@@ -65,6 +65,10 @@ void pp_api_set_breaker(struct pp_call *call)
     int64_t for_ms = s->action == PP_BREAKER_AUTO ? 0 : s->for_s * 1000;
     if (!pp_hosts_order(call->o->hosts, s->host.name.host, s->action, for_ms))
         pp_call_no_memory(call);
-    else
+    else {
+        pp_log(call->o->log, PP_LOG_INFO, "breaker set", "host", s->host.name.host, "action",
+               json_string_value(json_object_get(call->body, "action")), "key", call->key_name, "request",
+               call->request_id, NULL);
         pp_host_call_send(call);
+    }
 }

@@ -130,6 +130,8 @@ void pp_call_reply(struct pp_call *call, struct pp_http_response *res)
      * another process. */
     res->close = res->close || call->api->draining;
     uncharge(call);
+    pp_call_log_access(call, res->status, res->body_n);
+    pp_call_timed(call, res->status);
     server->ops->reply(server, call->req, res);
     pp_call_gone(call);
 }
@@ -280,6 +282,8 @@ bool pp_call_error(struct pp_call *call, enum pp_err err, const char *doing)
         return send_problem(call, PP_API_OVERLOADED);
     default:
         pp_incident_log(call->o->log, doing, pp_err_text(err), incident);
+        if (call->request_id || call->traceparent)
+            pp_call_log_change(call, "request of the incident", "incident", incident);
         pp_problem_write(&call->out, code, pp_err_text(err), NULL, NULL, incident);
         return send_problem(call, code);
     }

@@ -89,6 +89,7 @@ struct pp_api {
     uint64_t reloads;           /* how often the keys may have changed */
     struct pp_timer *recheck;   /* checks the keys of subscribers after a reload */
     uint64_t revoked;           /* subscriptions that this check has ended */
+    struct pp_histogram *times; /* the durations of answers: for each endpoint, by class of status */
     struct pp_list replays;     /* the replays whose items are being gathered */
     struct pp_api_replayed replayed[PP_API_REPLAYED]; /* a ring */
     size_t n_replayed;                                /* how many were ever put into the ring */
@@ -129,7 +130,10 @@ struct pp_call {
     const char *only_client;
     /* The name of the key that sends the request, or that made its ticket; NULL: none. */
     const char *key_name;
-    uint64_t key_number;            /* the number of this key (struct pp_api_key); 0: none */
+    uint64_t key_number; /* the number of this key (struct pp_api_key); 0: none */
+    /* The caller's own ids of the request, which the answer repeats and the log names; NULL: none. */
+    const char *request_id, *traceparent;
+    int64_t begun_ms;               /* when the head had arrived, by the loop's clock */
     bool admin;                     /* the key has the scope admin */
     const char *args[PP_CALL_ARGS]; /* path segments in place of "{}", decoded */
     struct pp_param_text params[PP_CALL_PARAMS];
@@ -184,6 +188,10 @@ char *pp_call_printf(struct pp_call *call, const char *fmt, ...) __attribute__((
 /* Adds a header line to the answer. */
 void pp_call_header(struct pp_call *call, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* Logs what an operator has changed: "MESSAGE KEY=VALUE key=... request=...", with the name of the API
+ * key and the caller's id of the request. `name` and `value` may be NULL. */
+void pp_call_log_change(const struct pp_call *call, const char *message, const char *name, const char *value);
+
 /* --- answers: each of these functions ends the call --- */
 
 /* Sends call->out as JSON. */
@@ -225,6 +233,24 @@ void pp_incident_log(struct pp_log *log, const char *doing, const char *error,
                      char incident[PP_INCIDENT_MAX]);
 
 /* --- what api.c calls in other files --- */
+
+/* trace.c: returns "GET", "PATCH" and so on; "other" for a method that photopool does not know. */
+const char *pp_method_name(enum pp_method method);
+/* trace.c: takes the headers X-Request-Id and traceparent over into the answer, if they are valid. */
+void pp_call_trace(struct pp_call *call);
+/* times.c: makes the histograms of the duration of answers. Returns false if out of memory. */
+bool pp_times_open(struct pp_api *api);
+void pp_times_close(struct pp_api *api);
+/* times.c: counts an answer with this status. */
+void pp_call_timed(const struct pp_call *call, int status);
+/* times.c: appends the family http_request_seconds{route,status} in the text format. */
+void pp_times_write(const struct pp_api *api, struct pp_buf *out);
+
+/* api.c: returns the i-th endpoint; NULL past the last one. */
+const struct pp_endpoint *pp_api_endpoint(size_t i);
+
+/* trace.c: logs the answer, if log.access is on. */
+void pp_call_log_access(const struct pp_call *call, int status, uint64_t bytes);
 
 /* auth.c: if no keys are configured, checks that no web page of another site sends the request.
  * Returns false if one may do so; the call has then been answered. */

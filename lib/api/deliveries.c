@@ -194,6 +194,7 @@ static void on_replayed(struct pp_call *call)
 {
     const struct deliveries_replay *s = call->state;
 
+    pp_call_log_change(call, "webhook messages replayed", "webhook", call->args[0]);
     pp_webhook_changed(call);
     PP_JSON_OBJECT(&call->out, NULL, PP_UINT("messages", s->replay.n));
     pp_call_json(call, 202);

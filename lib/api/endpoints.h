@@ -20,12 +20,13 @@
     X(POST, "/v1/batches/{}/replay", SUBMIT, PP_JSON | PP_OPTIONAL | PP_KEYED, "", replay_batch)          \
     X(GET, "/v1/items/{}/{}", READ, 0, "", get_item)                                                      \
     X(GET, "/v1/photos/{}", READ, 0, "", get_photo)                                                       \
-    X(GET, "/v1/clients", READ, PP_LIST, PP_PAGE, list_clients)                                           \
+    X(GET, "/v1/clients", READ, PP_LIST, PP_PAGE "q paused ", list_clients)                               \
     X(GET, "/v1/clients/{}", READ, 0, "", get_client)                                                     \
     X(PUT, "/v1/clients/{}", ADMIN, PP_JSON, "", put_client)                                              \
     X(GET, "/v1/clients/{}/stats", READ, 0, "from to ", get_client_stats)                                 \
     X(GET, "/v1/stats", READ, PP_UNBOUND, "from to ", get_stats)                                          \
     X(GET, "/v1/hosts/{}/stats", READ, PP_UNBOUND, "from to ", get_host_stats)                            \
+    X(PATCH, "/v1/clients/{}", ADMIN, PP_JSON, "", patch_client)                                          \
     X(GET, "/v1/routes", READ, PP_LIST, PP_PAGE "client domain ", list_routes)                            \
     X(DELETE, "/v1/ladder", ADMIN, 0, "client domain ", delete_ladder)                                    \
     X(GET, "/v1/workers", READ, PP_UNBOUND | PP_LIST, PP_PAGE, list_workers)                              \
@@ -39,12 +40,13 @@
     X(GET, "/v1/webhooks", ADMIN, PP_UNBOUND | PP_LIST, PP_PAGE, list_webhooks)                           \
     X(GET, "/v1/webhooks/{}", ADMIN, PP_UNBOUND, "", get_webhook)                                         \
     X(PUT, "/v1/webhooks/{}", ADMIN, PP_UNBOUND | PP_JSON, "", put_webhook)                               \
-    X(DELETE, "/v1/webhooks/{}", ADMIN, PP_UNBOUND, "", delete_webhook)                                   \
+    X(DELETE, "/v1/webhooks/{}", ADMIN, PP_UNBOUND, "force ", delete_webhook)                             \
     X(POST, "/v1/webhooks/{}/test", ADMIN, PP_UNBOUND, "", test_webhook)                                  \
     X(GET, "/v1/webhooks/{}/deliveries", ADMIN, PP_UNBOUND | PP_LIST, PP_PAGE "status ", list_deliveries) \
     X(POST, "/v1/webhooks/{}/replay", ADMIN, PP_UNBOUND | PP_JSON | PP_OPTIONAL, "", replay_webhook)      \
     X(GET, "/v1/explain", READ, 0, "client url ", explain)                                                \
     X(GET, "/v1/queue", READ, PP_UNBOUND, "", get_queue)                                                  \
+    X(GET, "/v1/config", ADMIN, PP_EVERYWHERE | PP_UNBOUND | PP_LIST, PP_PAGE, list_config)               \
     X(GET, "/v1/errors", ANY, PP_LIST, PP_PAGE, list_errors)                                              \
     X(GET, "/healthz", ANY, PP_EVERYWHERE | PP_PUBLIC | PP_VITAL, "", healthz)                            \
     X(GET, "/readyz", ANY, PP_EVERYWHERE | PP_PUBLIC | PP_VITAL, "", readyz)                              \

@@ -5,6 +5,7 @@ static void on_failures_forgotten(struct pp_call *call)
 {
     const struct pp_store_forget_failures *s = call->state;
 
+    pp_call_log_change(call, "recorded failures forgotten", "client", s->client ? s->client : "*");
     PP_JSON_OBJECT(&call->out, NULL, PP_UINT("photos", s->photos));
     pp_call_json(call, 200);
 }

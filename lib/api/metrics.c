@@ -108,6 +108,13 @@ static void put_ledger(struct pp_call *call)
                       (unsigned long long)rows[r].refused);
 }
 
+/* Shows the version. The value is always 1, so that a query can join it with others. */
+static void put_build(struct pp_call *call)
+{
+    put_family(call, "build_info", "gauge", "The version of this program.");
+    pp_buf_printf(&call->out, "photopool_build_info{version=\"%s\"} 1\n", PP_VERSION);
+}
+
 /* Shows the process under the names that all programs use for them. */
 static void put_process(struct pp_call *call)
 {
@@ -135,6 +142,8 @@ void pp_api_metrics(struct pp_call *call)
     put_roundtrips(call);
     put_sinks(call);
     put_server(call);
+    pp_times_write(call->api, &call->out);
+    put_build(call);
     put_ledger(call);
     put_process(call);
     if (o->gate)

@@ -72,9 +72,34 @@ static bool refuse_second(struct pp_call *call)
 
 /* --- answering the call --- */
 
+/* Returns how many failed and skipped photos of the batch have one of the codes. */
+static uint64_t failed_photos(const struct pp_batch *batch, const struct pp_store_replay *find)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < batch->n_errors; i++) {
+        bool wanted = find->n_codes == 0;
+        for (size_t k = 0; k < find->n_codes; k++)
+            wanted |= find->codes[k] == batch->errors[i].code;
+        n += wanted ? batch->errors[i].n : 0;
+    }
+    return n;
+}
+
+/* Writes the answer. A replay leaves out only items that have a newer revision, once the batch has
+ * finished. The batch does not count failures by domain. */
 static void write_answer(struct pp_buf *out, const struct replay_state *s, const char *batch_id)
 {
-    PP_JSON_OBJECT(out, NULL, PP_STR("batch_id", batch_id), PP_UINT("photos", s->photos));
+    const struct pp_batch *batch = &s->batch.batch;
+    uint64_t failed = failed_photos(batch, &s->find);
+
+    pp_json_begin(out, NULL, '{');
+    PP_JSON_MEMBERS(out, PP_STR("batch_id", batch_id), PP_UINT("photos", s->photos));
+    pp_json_begin(out, "not_replayed", '{');
+    if (batch->finished_at && s->find.n_domains == 0 && failed > s->photos)
+        pp_json_uint(out, "newer_revision", failed - s->photos);
+    pp_json_end(out, '}');
+    pp_json_end(out, '}');
 }
 
 static void on_write_answer(const struct pp_acceptor_post *post, struct pp_buf *out)

@@ -191,6 +191,7 @@ static void on_webhook_written(struct pp_call *call)
 {
     struct put_state *s = call->state;
 
+    pp_call_log_change(call, s->is_new ? "webhook added" : "webhook changed", "webhook", call->args[0]);
     pp_webhook_changed(call);
     put_webhook(call, &s->put.webhook);
     pp_call_json(call, s->is_new ? 201 : 200);
@@ -273,16 +274,60 @@ static void on_webhook_deleted(struct pp_call *call)
 {
     struct pp_http_response res = {.status = 204};
 
+    pp_call_log_change(call, "webhook removed", "webhook", call->args[0]);
     pp_webhook_changed(call);
     pp_call_reply(call, &res);
 }
 
+struct delete_state {
+    struct pp_outbox_look look;
+    struct pp_webhook_delete delete;
+};
+
+static void delete_webhook(struct pp_call *call)
+{
+    struct delete_state *s = call->state;
+
+    s->delete.name = call->args[0];
+    PP_CALL_ASK(call, call->o->deliveries, delete_webhook, &s->delete, "deleting a webhook",
+                on_webhook_deleted);
+}
+
+/* Refuses to drop messages that wait for the endpoint. */
+static void on_waiting_counted(struct pp_call *call)
+{
+    const struct pp_outbox_look *look = &((struct delete_state *)call->state)->look;
+    char sink[PP_SINK_NAME_MAX];
+    uint64_t waiting = 0;
+
+    snprintf(sink, sizeof(sink), PP_SINK_WEBHOOK "%s", call->args[0]);
+    for (size_t i = 0; i < look->n; i++)
+        if (strcmp(look->rows[i].sink, sink) == 0)
+            waiting = look->rows[i].messages;
+    if (waiting == 0)
+        delete_webhook(call);
+    else
+        pp_call_problem(call, PP_API_UNDELIVERED, NULL, "%llu messages wait for the webhook %s",
+                        (unsigned long long)waiting, call->args[0]);
+}
+
 void pp_api_delete_webhook(struct pp_call *call)
 {
-    struct pp_webhook_delete *s = pp_webhook_state(call, sizeof(*s));
+    struct delete_state *s = pp_webhook_state(call, sizeof(*s));
+    const char *force = pp_call_param(call, "force");
 
     if (!s)
         return;
-    s->name = call->args[0];
-    PP_CALL_ASK(call, call->o->deliveries, delete_webhook, s, "deleting a webhook", on_webhook_deleted);
+    if (force && strcmp(force, "true") != 0 && strcmp(force, "false") != 0) {
+        pp_call_problem(call, PP_API_BAD_PARAMETER, "force", "force is true or false");
+        return;
+    }
+    if (force && strcmp(force, "true") == 0) {
+        delete_webhook(call);
+        return;
+    }
+    s->look.store = call->o->store;
+    s->look.deliveries = call->o->deliveries;
+    pp_call_prepare(call, &s->look.req, "counting the outbox", on_waiting_counted, &call->arena);
+    pp_call_sent(call, pp_outbox_look(&s->look));
 }

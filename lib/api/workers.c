@@ -1,12 +1,19 @@
 /* workers.c: the endpoints that list the workers, and drain one or all of them. */
 #include "api/handler.h"
 
+static const char *state_of(const struct pp_call *call, const struct pp_worker_info *w)
+{
+    int64_t silent_ms = pp_loop_wall(call->o->loop) - w->seen_at;
+    return silent_ms >= PP_WORKER_LOST_MS ? "lost" : w->draining ? "draining" : "live";
+}
+
 static void put_worker(struct pp_call *call, const struct pp_worker_info *w)
 {
     PP_JSON_OBJECT(&call->out, NULL, PP_STR("id", w->id), PP_STR("host", w->host), PP_INT("pid", w->pid),
                    PP_STR("tiers", w->tiers), PP_UINT("capacity", w->capacity),
                    PP_UINT("weight", w->weight > 0 ? w->weight : 1), PP_UINT("in_flight", w->in_flight),
                    PP_UINT("clients", w->clients), PP_BOOL("draining", w->draining),
+                   PP_STR("state", state_of(call, w)),
                    PP_TIME("started_at", pp_shown_date(call, w->started_at)),
                    PP_TIME("seen_at", pp_shown_date(call, w->seen_at)));
 }
@@ -47,6 +54,7 @@ static void on_drain_asked(struct pp_call *call)
         pp_call_problem(call, PP_API_NOT_FOUND, "worker", "there is no such worker");
         return;
     }
+    pp_call_log_change(call, "drain asked for", "worker", s->worker ? s->worker : "all");
     PP_JSON_OBJECT(&call->out, NULL, PP_STR("worker", s->worker), PP_BOOL("draining", true));
     pp_call_json(call, 202);
 }

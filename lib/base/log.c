@@ -95,6 +95,11 @@ void pp_log_set_level(struct pp_log *log, enum pp_log_level level)
         atomic_store_explicit(&log->level, (int)level, memory_order_relaxed);
 }
 
+bool pp_log_takes(const struct pp_log *log, enum pp_log_level level)
+{
+    return log && (int)level <= atomic_load_explicit(&log->level, memory_order_relaxed);
+}
+
 const char *pp_log_int(char buf[24], int64_t v)
 {
     (void)snprintf(buf, 24, "%lld", (long long)v);
@@ -297,7 +302,7 @@ static bool admit(struct pp_log *log, uint32_t second)
 
 void pp_log(struct pp_log *log, enum pp_log_level level, const char *message, ...)
 {
-    if (!log || (int)level > atomic_load_explicit(&log->level, memory_order_relaxed))
+    if (!pp_log_takes(log, level))
         return;
     int64_t now = pp_clock_date_ms();
     if (!admit(log, (uint32_t)(now / 1000)))

@@ -26,6 +26,10 @@ void pp_log_close(struct pp_log *log); /* reports how many lines were dropped; N
 /* Sets the level. Any thread may call it. */
 void pp_log_set_level(struct pp_log *log, enum pp_log_level level);
 
+/* Returns true if the log takes lines of this level, so that a caller can spare the work of making
+ * one. Any thread may call it; `log` may be NULL. */
+bool pp_log_takes(const struct pp_log *log, enum pp_log_level level);
+
 /* Writes a line. The arguments are pairs of (const char *key, const char *value), then NULL. `log`
  * and a value may be NULL. */
 void pp_log(struct pp_log *log, enum pp_log_level level, const char *message, ...) __attribute__((sentinel));

@@ -252,6 +252,7 @@ struct pp_config {
     struct {
         enum pp_log_level level;
         enum pp_config_log_format format;
+        bool access; /* a line for each HTTP request */
     } log;
 
     /* The data directory of the embedded adapters, from --data; it is not a parameter. */
@@ -324,10 +325,22 @@ pp_must_check enum pp_err pp_config_check_reload(const struct pp_config *in_forc
  * default. `name` must be a parameter's. */
 bool pp_config_is_set(const struct pp_config *cfg, const char *name);
 
-/* Calls cb for each parameter whose value differs between the two configurations. The parameter's
- * flags say whether it is reloadable (params.h). */
+/* A parameter whose value differs between two configurations. */
+struct pp_config_change {
+    const struct pp_param *param; /* its flags say whether it is reloadable (params.h) */
+    /* the two values as JSON, with passwords as ***; NULL: no memory for the text */
+    const char *from, *to;
+};
+
+/* Calls cb for each parameter whose value differs between the configurations `a` and `b`. */
 void pp_config_diff(const struct pp_config *a, const struct pp_config *b,
-                    void (*cb)(void *arg, const struct pp_param *param), void *arg);
+                    void (*cb)(void *arg, const struct pp_config_change *change), void *arg);
+
+/* Returns the i-th parameter as the JSON object that PP_PRINT_JSON prints. `later` is the
+ * configuration of the last reload: reloadable parameters are taken from it, all others from
+ * `started`. Returns NULL past the last parameter, or when out of memory; the caller frees the
+ * text. */
+char *pp_config_row(const struct pp_config *started, const struct pp_config *later, size_t i);
 
 /* Writes the configuration. PP_PRINT_YAML: as a configuration file, with a comment after each value
  * that names its source. PP_PRINT_JSON: as a line per parameter: {"name", "value", "source":

@@ -264,6 +264,8 @@ P(DURATION, "results.retention", results.retention_ms, "30d", MIN(1), DAY(3650),
 
 E("log.level", log.level, "info", "error|warn|info|debug", LIVE,
   "The least severe lines that are written.")
+P(BOOL, "log.access", log.access, "off", 0, 0, LIVE,
+  "Log a line for each HTTP request: its method, path, status, bytes, time, key, and ids of the caller.")
 E("log.format", log.format, "text", "text|json", 0,
   "For people, or a JSON object a line.")
 };

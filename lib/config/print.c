@@ -19,7 +19,7 @@ static void print_json(FILE *f, const struct pp_config *cfg, const struct pp_par
         fprintf(f, ", \"line\": %d", o->line);
     else
         fputs(", \"line\": null", f);
-    fprintf(f, ", \"reloadable\": %s}\n", p->flags & PP_PARAM_RELOADABLE ? "true" : "false");
+    fprintf(f, ", \"reloadable\": %s}", p->flags & PP_PARAM_RELOADABLE ? "true" : "false");
 }
 
 /* Returns the value as text, or NULL when out of memory. The caller frees it. */
@@ -59,6 +59,7 @@ void pp_config_print(FILE *f, const struct pp_config *cfg, enum pp_config_format
     for (size_t i = 0; i < n; i++) {
         if (format == PP_PRINT_JSON) {
             print_json(f, cfg, &p[i], &cfg->origin[i]);
+            fputc('\n', f);
             continue;
         }
         size_t section = strcspn(p[i].name, ".") + 1;
@@ -66,8 +67,33 @@ void pp_config_print(FILE *f, const struct pp_config *cfg, enum pp_config_format
     }
 }
 
+char *pp_config_row(const struct pp_config *started, const struct pp_config *later, size_t i)
+{
+    char *text = NULL;
+    size_t n, bytes = 0;
+    const struct pp_param *p = pp_params(&n);
+    FILE *f = i < n ? open_memstream(&text, &bytes) : NULL;
+    if (!f)
+        return NULL;
+    const struct pp_config *cfg = p[i].flags & PP_PARAM_RELOADABLE ? later : started;
+    print_json(f, cfg, &p[i], &cfg->origin[i]);
+    fclose(f);
+    return text;
+}
+
+/* Calls cb for a parameter that has changed, with its values without secrets. */
+static void tell_change(const struct pp_config *a, const struct pp_config *b, const struct pp_param *p,
+                        void (*cb)(void *arg, const struct pp_config_change *change), void *arg)
+{
+    char *from = value_text(a, p, (struct pp_put){.json = true});
+    char *to = value_text(b, p, (struct pp_put){.json = true});
+    cb(arg, &(struct pp_config_change){p, from, to});
+    free(from);
+    free(to);
+}
+
 void pp_config_diff(const struct pp_config *a, const struct pp_config *b,
-                    void (*cb)(void *arg, const struct pp_param *param), void *arg)
+                    void (*cb)(void *arg, const struct pp_config_change *change), void *arg)
 {
     size_t n;
     const struct pp_param *p = pp_params(&n);
@@ -75,7 +101,7 @@ void pp_config_diff(const struct pp_config *a, const struct pp_config *b,
         const struct pp_put put = {.json = true, .secrets = true};
         char *old = value_text(a, &p[i], put), *new = value_text(b, &p[i], put);
         if (!old || !new || strcmp(old, new))
-            cb(arg, &p[i]);
+            tell_change(a, b, &p[i], cb, arg);
         free(old);
         free(new);
     }

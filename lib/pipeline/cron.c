@@ -10,6 +10,8 @@
 
 #include "base/clock.h"
 #include "core/day_sums.h"
+#include "base/stable_hash.h"
+#include "format/json_out.h"
 #include "pipeline/pipeline_internal.h"
 #include "runtime/ask.h"
 
@@ -21,6 +23,8 @@
 #define STEP_LOG_MS 10000
 /* A worker whose heartbeat is overdue by about this time may be dead. */
 #define SILENT_MS 2000
+/* The process remembers this many lost workers of which it has told operators. */
+#define TOLD 64
 /* Some time has passed since the age of the oldest undelivered message was measured. So it is
  * possible that the results of items that finished up to this many ms earlier are undelivered. */
 #define UNDELIVERED_MARGIN_MS 60000
@@ -59,6 +63,8 @@ struct pp_cron {
     bool started_clean;
     /* Claims of a worker that may be dead lapse before this loop time, or have just lapsed. */
     int64_t lapsing_ms;
+    uint32_t told[TOLD]; /* hashes of the ids of lost workers that operators know of; a ring */
+    size_t n_told;
     bool outbox_known; /* true: the undelivered messages have been counted at least once */
     struct job *renewal;
     struct job jobs[]; /* jobs[i] runs row i of the table jobs[] below */
@@ -137,6 +143,38 @@ static bool renew_first(struct pp_cron *cron)
     return true;
 }
 
+/* Returns true if this process has not told operators yet that the worker is lost, and notes that it
+ * does so now. */
+static bool is_news(struct pp_cron *cron, const char *id)
+{
+    uint32_t hash = (uint32_t)pp_stable_hash_end(pp_stable_hash_add(PP_STABLE_HASH, id));
+
+    for (size_t i = 0; i < TOLD && i < cron->n_told; i++)
+        if (cron->told[i] == hash)
+            return false;
+    cron->told[cron->n_told++ % TOLD] = hash;
+    return true;
+}
+
+/* The leader tells operators by name which worker is lost. */
+static void tell_lost(struct pp_cron *cron, const struct pp_worker_info *w, int64_t now_ms)
+{
+    struct pp_pipeline *p = cron->p;
+    int64_t date = pp_loop_date(p->loop) - (now_ms - w->seen_at);
+    struct pp_buf event;
+
+    if (w->draining || now_ms - w->seen_at < PP_WORKER_LOST_MS || !pp_fleet_leads(p) || !is_news(cron, w->id))
+        return;
+    pp_log(p->log, PP_LOG_WARN, "worker lost", "worker", w->id, "host", w->host, "pid", PP_LOG_INT(w->pid),
+           "in_flight", PP_LOG_INT(w->in_flight), NULL);
+    pp_buf_init(&event, 4096);
+    PP_JSON_OBJECT(&event, NULL, PP_STR("id", w->id), PP_STR("host", w->host), PP_INT("pid", w->pid),
+                   PP_UINT("in_flight", w->in_flight), PP_TIME("seen_at", date));
+    if (!event.failed)
+        pp_publish_ops(p->publisher, "photopool.worker.lost", event.p, event.n);
+    pp_buf_fini(&event);
+}
+
 static void on_silent_read(void *data, enum pp_err err)
 {
     struct job *job = data;
@@ -147,6 +185,7 @@ static void on_silent_read(void *data, enum pp_err err)
         int64_t until = job->ask.asked_ms + window - (r->now_ms - r->workers[i].seen_at);
         if (!r->workers[i].draining && until > job->cron->lapsing_ms)
             job->cron->lapsing_ms = until;
+        tell_lost(job->cron, &r->workers[i], r->now_ms);
     }
 }
 
@@ -306,6 +345,7 @@ static void on_ingest_counted(void *data, enum pp_err err)
 
     if (err != PP_OK)
         return;
+    m->ingest_set_aside = job->r.ingest_stats.poisoned;
     m->ingest_length = job->r.ingest_stats.photos;
     m->ingest_age_ms = oldest > 0 && date > oldest ? (uint64_t)(date - oldest) : 0;
 }

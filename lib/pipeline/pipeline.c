@@ -197,6 +197,7 @@ static struct pp_deliverer *open_deliverer(struct pp_pipeline *p)
     return pp_deliverer_open(&(struct pp_deliverer_options){.loop = p->loop,
                                                             .log = p->log,
                                                             .params = p->params,
+                                                            .metrics = &p->metrics,
                                                             .rng = &p->rng,
                                                             .store = p->store,
                                                             .deliveries = p->deliveries,

@@ -479,6 +479,72 @@ static void client_settings(void **state)
     assert_null(r.clients[0].headers);
 }
 
+static void client_settings_listed(void **state)
+{
+    static const struct {
+        const char *id;
+        bool paused;
+    } all[] = {{"a1", true}, {"b", false}, {"b1", true}, {"b2", false}, {"b_", true}, {"c", true}};
+    static const struct {
+        const char *prefix, *after;
+        bool paused;
+        size_t limit;
+        const char *ids;
+        bool more;
+    } cases[] = {{NULL, NULL, false, 9, "a1 b b1 b2 b_ c ", false},
+                 {NULL, NULL, true, 9, "a1 b1 b_ c ", false},
+                 {"b", NULL, false, 9, "b b1 b2 b_ ", false},
+                 {"b", NULL, true, 1, "b1 ", true},
+                 {"b", "b1", true, 1, "b_ ", false},
+                 {"b", "b1", false, 1, "b2 ", true},
+                 {"b", "a", false, 9, "b b1 b2 b_ ", false},
+                 {"d", NULL, false, 9, "", false}};
+    struct store_kit *k = *state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct pp_store_put_client put = {.client = {.id = all[i].id, .paused = all[i].paused}};
+        KIT_OK(k, put_client, &put);
+    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct pp_store_clients r = {.prefix = cases[i].prefix,
+                                     .after = cases[i].after,
+                                     .paused = cases[i].paused,
+                                     .limit = cases[i].limit};
+        char ids[100] = "";
+        KIT_OK(k, clients, &r);
+        for (size_t j = 0; j < r.n; j++)
+            snprintf(ids + strlen(ids), sizeof ids - strlen(ids), "%s ", r.clients[j].id);
+        assert_string_equal(ids, cases[i].ids);
+        assert_int_equal(r.more, cases[i].more);
+    }
+}
+
+/* A put that compares replaces only the settings that its caller has read. */
+static void client_settings_compared(void **state)
+{
+    static const struct {
+        int64_t read_at, updated_at;
+        enum pp_err err;
+    } puts[] = {{0, 6, PP_OK}, /* the caller has read that nothing is stored */
+                {0, 7, PP_ESTALE},
+                {5, 7, PP_ESTALE},
+                {6, 8, PP_OK},
+                {6, 9, PP_ESTALE}};
+    struct store_kit *k = *state;
+    for (size_t i = 0; i < sizeof puts / sizeof *puts; i++) {
+        struct pp_store_put_client put = {
+            .client = {.id = "c", .weight = (uint32_t)i + 1, .updated_at = puts[i].updated_at},
+            .compare = true,
+            .read_at = puts[i].read_at};
+        KIT_RUN(k, put_client, &put);
+        assert_int_equal(put.req.err, puts[i].err);
+    }
+    struct pp_store_clients r = {.id = "c"};
+    KIT_OK(k, clients, &r);
+    assert_int_equal(r.n, 1);
+    assert_int_equal(r.clients[0].weight, 4);
+    assert_int_equal(r.clients[0].updated_at, 8);
+}
+
 static void routes(void **state)
 {
     struct store_kit *k = *state;
@@ -700,6 +766,8 @@ static const struct CMUnitTest tests[] = {
     T(queues_and_backlog),
     T(moving_to_another_tier),
     T(client_settings),
+    T(client_settings_listed),
+    T(client_settings_compared),
     T(routes),
     T(old_batches_are_forgotten),
     T(a_restart_keeps_everything),

@@ -234,6 +234,8 @@ static void some_settings(struct store_kit *k)
 {
     struct pp_store_put_client put = {.client = {.id = "c1", .rpm_set = true, .rpm = 60}};
     KIT_OK(k, put_client, &put);
+    put.compare = true;
+    KIT_OK(k, put_client, &put);
     for (int list = 0; list < 2; list++) {
         struct pp_store_clients clients = {.id = list ? NULL : "c1", .after = list ? "a" : NULL, .limit = 5};
         KIT_OK(k, clients, &clients);

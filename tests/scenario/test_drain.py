@@ -124,7 +124,7 @@ def reload(case):
     pool.signal(signal.SIGHUP)
     wait_until(lambda: "configuration reloaded" in pool.text(), 10, "the log says that the configuration was reloaded")
     same(re.findall(r"only after a restart parameter=(\S+)", pool.text()), ["worker.lease"], "parameters that need a restart")
-    same(re.findall(r"in force now parameter=(\S+)", pool.text()), ["clients.rpm"], "parameters that have changed")
+    same(re.findall(r"in force now parameter=(.+)", pool.text()), ["clients.rpm from=20 to=50"], "parameters that have changed")
     wait_until(lambda: pool.batch(batch)["photos"]["stored"] == 50, 20, lambda: f"the new limit is used: {pool.batch(batch)['photos']}")
     same(len(origin.records()), 50, "requests")
     pool.set_client("43", rpm=10)

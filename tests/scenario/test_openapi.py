@@ -390,17 +390,30 @@ def photos(r, found):
 def operators(r):
     api = r.api
     settings = {"rpm": None, "concurrency": 16, "weight": 2, "paused": False, "headers": {"User-Agent": "shop-import/1"}}
-    shown = {"client": "42", **settings, "headers": {"User-Agent": "set"}}
+    shown = {"client": "42", **settings, "headers": {"User-Agent": "set"}, "defaults": []}
     same(api("putClient", "42", body=settings), shown, "settings")
-    api("putClient", "42", body=api("getClient", "42"))
+    old = api.headers["ETag"]
+    api("putClient", "42", body=api("getClient", "42"), headers=[("If-Match", old)])
+    api("putClient", "42", body=settings, headers=[("If-Match", old)], due=412, code="precondition_failed")
+    api("patchClient", "42", body={"rpm": 9}, headers=[("If-Match", old)], due=412, code="precondition_failed")
+    same(api("patchClient", "42", body={"paused": True})["weight"], 2, "a setting that PATCH does not name")
+    same(api("patchClient", "42", body={"paused": False, "reset": ["weight"]})["defaults"], ["weight"], "a setting that PATCH resets")
+    api("patchClient", "42", body={"rpm": 0}, due=422, code="bad_value", refused="form")
+    api("patchClient", "42", body={"rmp": 1}, due=400, code="unknown_field", refused="form")
+    api("patchClient", "43", body={"rpm": 1}, due=404, key="bound")
     api("putClient", "42", body={"rpm": 0}, due=422, code="bad_value", refused="form")
     api("putClient", "4 2", body={"rpm": 1}, due=400, code="bad_client")
     api("putClient", "43", body={"rpm": 1}, due=404, key="bound")
     api("getClient", "4 2", due=400, code="bad_client")
     api("getClient", "43", due=404, key="bound")
     api("putClient", "43", body={})
+    same(api("listClients", query=[("q", "4"), ("paused", "true")])["clients"][0]["client"], "45", "a paused client")
     page = api("listClients", query=[("limit", 1)])
     api("listClients", query=[("limit", 1), ("after", page["next"])])
+    page = api("listConfig", query=[("limit", 3)])
+    names = {p["name"]: p["value"] for p in api("listConfig", query=[("after", page["next"]), ("limit", 1000)])["parameters"]}
+    same(names["retry.attempts"], 1, "a parameter in force")
+    api("listConfig", key="bound", due=403)
     for host, would in (("a", "known"), ("gone", "skip"), ("never", "fetch"), ("nope:1", "fail")):
         url = f"http://{host}/" if ":" in host else r.url(host)
         same(api("explain", query=[("client", "42"), ("url", url)])["would"], would, url)
@@ -802,7 +815,7 @@ def test(case):
     gaps(case, r)
     due = {(id_, status) for id_, (_, _, op) in r.api.ops.items() for status in op["responses"] if status not in UNSEEN}
     same(sorted(due - r.api.seen), [], "answers of the document that never came")
-    same({(c, m) for c, m in r.messages.seen if c != "webhook"}, {("resultsOfClient", "resultEvent"), ("batch", "batchEvent"), ("ops", "limitEvent"), ("ops", "hostEvent"), ("results", "gapEvent"), ("results", "gapFrame")}, "messages of streams")
+    same({(c, m) for c, m in r.messages.seen if c != "webhook"}, {("resultsOfClient", "resultEvent"), ("batch", "batchEvent"), ("ops", "acceptedEvent"), ("ops", "clientEvent"), ("ops", "hostEvent"), ("results", "gapEvent"), ("results", "gapFrame")}, "messages of streams")
     same({m for c, m in r.messages.seen if c == "webhook"}, {"webhookResult", "webhookTest"}, "messages of the webhook")
 
 

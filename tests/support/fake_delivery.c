@@ -273,10 +273,41 @@ static enum pp_err webhooks(struct pp_delivery_store *s, struct pp_webhooks *r)
     return fake_later(&f->back, &r->req, PP_OK);
 }
 
+static enum pp_err sinks(struct pp_delivery_store *s, struct pp_delivery_sinks *r)
+{
+    struct fake_deliveries *f = (struct fake_deliveries *)s;
+
+    r->sinks = pp_arena_array(r->req.arena, f->n_cursors, sizeof(*r->sinks));
+    for (r->n = 0; r->n < f->n_cursors; r->n++) {
+        struct pp_delivery_sink *sink = &r->sinks[r->n];
+        *sink = (struct pp_delivery_sink){.sink = f->cursors[r->n].sink, .cursor = f->cursors[r->n].cursor};
+        for (size_t i = 0; i < f->n_rows; i++)
+            if (f->rows[i].row.status == PP_DELIVERY_PENDING && strcmp(f->rows[i].sink, sink->sink) == 0)
+                sink->pending++;
+    }
+    return fake_later(&f->back, &r->req, PP_OK);
+}
+
+static enum pp_err delete_webhook(struct pp_delivery_store *s, struct pp_webhook_delete *r)
+{
+    struct fake_deliveries *f = (struct fake_deliveries *)s;
+
+    for (size_t i = 0; i < f->n_webhooks; i++)
+        if (strcmp(f->webhooks[i].name, r->name) == 0) {
+            f->webhooks[i] = f->webhooks[--f->n_webhooks];
+            return fake_later(&f->back, &r->req, PP_OK);
+        }
+    return fake_later(&f->back, &r->req, PP_ENOTFOUND);
+}
+
 void fake_deliveries_open(struct fake_deliveries *f, struct pp_loop *loop)
 {
-    static const struct pp_delivery_store_ops ops = {
-        .cursor = cursor, .save = save, .due = due, .webhooks = webhooks};
+    static const struct pp_delivery_store_ops ops = {.cursor = cursor,
+                                                     .save = save,
+                                                     .due = due,
+                                                     .sinks = sinks,
+                                                     .webhooks = webhooks,
+                                                     .delete_webhook = delete_webhook};
     *f = (struct fake_deliveries){.base = {.ops = &ops}};
     fake_return_open(&f->back, loop);
 }

@@ -353,7 +353,9 @@ STORE(store_clients, pp_store_clients)
     r->clients = pp_arena_array(r->req.arena, FAKE_MAX, sizeof(*r->clients));
     for (size_t i = 0; i < F->n_clients; i++) {
         const char *id = F->clients[i].id;
-        if ((r->id && strcmp(r->id, id) != 0) || (r->after && strcmp(id, r->after) <= 0) || !among(r, id))
+        if ((r->id && strcmp(r->id, id) != 0) || (r->after && strcmp(id, r->after) <= 0) || !among(r, id) ||
+            (r->prefix && strncmp(id, r->prefix, strlen(r->prefix)) != 0) ||
+            (r->paused && !F->clients[i].paused))
             continue;
         r->more = !r->ids && r->n == r->limit;
         if (r->more)
@@ -365,9 +367,23 @@ STORE(store_clients, pp_store_clients)
 
 STORE(store_put_client, pp_store_put_client)
 {
+    if (r->compare && F->stale > 0) {
+        F->stale--;
+        return fake_later(&F->back, &r->req, PP_ESTALE);
+    }
     F->puts++;
+    F->put = r->client;
     snprintf(F->put_client, sizeof(F->put_client), "%s", r->client.id);
     snprintf(F->put_headers, sizeof(F->put_headers), "%s", r->client.headers ? r->client.headers : "");
+    return fake_later(&F->back, &r->req, F->err);
+}
+
+STORE(store_outbox_counts, pp_store_outbox_counts)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        r->counts[i].messages = F->outbox > r->counts[i].after_seq ? F->outbox - r->counts[i].after_seq : 0;
+        r->counts[i].oldest_at = 0;
+    }
     return fake_later(&F->back, &r->req, F->err);
 }
 
@@ -449,6 +465,7 @@ void fake_store_open(struct fake_store *f, struct pp_loop *loop)
                                                  .rejected = store_rejected,
                                                  .clients = store_clients,
                                                  .put_client = store_put_client,
+                                                 .outbox_counts = store_outbox_counts,
                                                  .forget_failures = store_forget_failures,
                                                  .routes = store_routes,
                                                  .queue = store_queue,

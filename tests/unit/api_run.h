@@ -35,7 +35,7 @@ struct api_run {
     struct pp_hosts *hosts;
     struct pp_api *api;
     /* The next request is sent with these header values, which are reset after it. */
-    const char *authorization, *content_type, *key, *range, *if_range, *if_none_match;
+    const char *authorization, *content_type, *key, *range, *if_range, *if_match, *if_none_match;
     /* All requests are sent with these values, until the test changes them. */
     const char *host, *origin, *sec_fetch_site, *peer;
     bool websocket;
@@ -47,6 +47,15 @@ static inline bool api_leads(void *data)
 {
     (void)data;
     return true;
+}
+
+static inline char *api_config_row(void *data, size_t i)
+{
+    (void)data;
+    return i < 3 ? strdup(i == 0   ? "{\"name\":\"a.a\"}"
+                          : i == 1 ? "{\"name\":\"a.b\"}"
+                                   : "{\"name\":\"a.c\"}")
+                 : NULL;
 }
 
 static inline int api_open(void **state)
@@ -96,7 +105,8 @@ static inline int api_open(void **state)
                                          .ingest = &t->ingest.base,
                                          .coordinator = &t->coordinator.base,
                                          .blobs = &t->blobs.base,
-                                         .hosts = t->hosts};
+                                         .hosts = t->hosts,
+                                         .config_row = api_config_row};
     t->api = pp_api_open(&t->options);
     assert_non_null(t->api);
     *state = t;
@@ -170,6 +180,7 @@ static inline void api_begin(struct api_run *t, struct pp_http_request *r, enum 
                                   .idempotency_key = t->key,
                                   .range = t->range,
                                   .if_range = t->if_range,
+                                  .if_match = t->if_match,
                                   .if_none_match = t->if_none_match,
                                   .host = t->host,
                                   .origin = t->origin,
@@ -179,7 +190,7 @@ static inline void api_begin(struct api_run *t, struct pp_http_request *r, enum 
                                   .has_body = n > 0,
                                   .body = body ? body : "",
                                   .body_n = n};
-    t->content_type = t->key = t->range = t->if_range = t->if_none_match = NULL;
+    t->content_type = t->key = t->range = t->if_range = t->if_match = t->if_none_match = NULL;
     const struct pp_http_handler *h = pp_api_handler(t->api);
     if (h->head(h->data, r))
         h->handle(h->data, r);

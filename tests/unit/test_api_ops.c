@@ -28,7 +28,7 @@ static void paths_and_methods(void **state)
                  {PP_GET, "/v1/clients/42/stats", 404, ""},
                  {PP_OPTIONS, "/v1/batches", 405, "Allow: POST, GET, HEAD\n"},
                  {PP_PUT, "/v1/batches", 405, "Allow: POST, GET, HEAD\n"},
-                 {PP_PATCH, "/v1/clients/42", 405, "Allow: GET, HEAD, PUT\n"},
+                 {PP_POST, "/v1/clients/42", 405, "Allow: GET, HEAD, PUT, PATCH\n"},
                  {PP_POST, "/healthz", 405, "Allow: GET, HEAD\n"},
                  {PP_GET, "/v1/workers/drain", 405, "Allow: POST\n"},
                  {PP_PUT, "/v1/events", 405, "Allow: GET, HEAD\n"},
@@ -116,6 +116,8 @@ static void scopes(void **state)
         {PP_GET, "/v1/clients/42", NULL, {401, 403, 200, 403, 200, 403, 404}},
         {PP_PUT, "/v1/clients/42", "{}", {401, 403, 403, 200, 403, 200, 403}},
         {PP_PUT, "/v1/clients/43", "{}", {401, 403, 403, 200, 403, 404, 403}},
+        {PP_PATCH, "/v1/clients/42", "{}", {401, 403, 403, 200, 403, 200, 403}},
+        {PP_PATCH, "/v1/clients/43", "{}", {401, 403, 403, 200, 403, 404, 403}},
         {PP_DELETE, "/v1/ladder", NULL, {401, 403, 403, 200, 403, 200, 403}},
         {PP_DELETE, "/v1/ladder?client=43", NULL, {401, 403, 403, 200, 403, 404, 403}},
         {PP_GET, "/v1/routes", NULL, {401, 403, 200, 403, 200, 403, 200}},
@@ -127,6 +129,7 @@ static void scopes(void **state)
         {PP_GET, "/v1/breakers", NULL, {401, 403, 200, 403, 403, 403, 403}},
         {PP_POST, "/v1/breakers/x.example", "{\"action\":\"auto\"}", {401, 403, 403, 200, 403, 403, 403}},
         {PP_GET, "/v1/queue", NULL, {401, 403, 200, 403, 403, 403, 403}},
+        {PP_GET, "/v1/config", NULL, {401, 403, 403, 200, 403, 403, 403}},
         {PP_GET, "/v1/errors", NULL, {401, 200, 200, 200, 200, 200, 200}},
         {PP_GET, "/metrics", NULL, {401, 403, 200, 403, 403, 403, 403}},
         {PP_GET, "/healthz", NULL, {200, 200, 200, 200, 200, 200, 200}},
@@ -344,13 +347,15 @@ static void client_settings(void **state)
 
     assert_int_equal(api_get(t, "/v1/clients/42"), 200);
     assert_string_equal(t->server.body, "{\"client\":\"42\",\"rpm\":600,\"concurrency\":16,\"weight\":1,"
-                                        "\"paused\":false,\"headers\":{}}");
+                                        "\"paused\":false,\"headers\":{},"
+                                        "\"defaults\":[\"rpm\",\"concurrency\",\"weight\"]}");
     assert_int_equal(api_ask(t, PP_PUT, "/v1/clients/42",
                              "{\"rpm\":null,\"concurrency\":3,\"weight\":2,\"paused\":true,\"client\":\"42\","
                              "\"headers\":{ \"User-Agent\" : \"x/1\" }}"),
                      200);
-    assert_string_equal(t->server.body, "{\"client\":\"42\",\"rpm\":null,\"concurrency\":3,\"weight\":2,"
-                                        "\"paused\":true,\"headers\":{\"User-Agent\":\"set\"}}");
+    assert_string_equal(t->server.body,
+                        "{\"client\":\"42\",\"rpm\":null,\"concurrency\":3,\"weight\":2,"
+                        "\"paused\":true,\"headers\":{\"User-Agent\":\"set\"},\"defaults\":[]}");
     assert_string_equal(t->store.put_headers, "{\"User-Agent\":\"x/1\"}");
     assert_string_equal(t->store.put_client, "42");
     /* PUT replaces the settings: an empty object sets all of them to their defaults. */
@@ -373,9 +378,9 @@ static void header_values_are_write_only(void **state)
     t->store.clients[t->store.n_clients++] =
         (struct pp_client){.id = "42", .headers = "{\"Authorization\":" BOUND ",\"X-Key\":\"k1\"}"};
     assert_int_equal(api_get(t, "/v1/clients/42"), 200);
-    assert_non_null(strstr(t->server.body, "\"headers\":{\"Authorization\":\"set\",\"X-Key\":\"set\"}}"));
+    assert_non_null(strstr(t->server.body, "\"headers\":{\"Authorization\":\"set\",\"X-Key\":\"set\"},"));
     assert_int_equal(api_get(t, "/v1/clients"), 200);
-    assert_non_null(strstr(t->server.body, "\"headers\":{\"Authorization\":\"set\",\"X-Key\":\"set\"}}"));
+    assert_non_null(strstr(t->server.body, "\"headers\":{\"Authorization\":\"set\",\"X-Key\":\"set\"},"));
     assert_null(strstr(t->server.body, "Basic"));
 
     assert_int_equal(api_ask(t, PP_PUT, "/v1/clients/42",
@@ -418,6 +423,9 @@ static void client_settings_refused(void **state)
         {"{\"headers\":{\"X\":\"a\\r\\nb\"}}", 422, "bad_value", "headers.X"},
         {"{\"headers\":{\"X\":1}}", 422, "bad_value", "headers.X"},
         {"{\"headers\":{\"X\":{\"value\":\"v\",\"hosts\":[\"*.a\"]}}}", 422, "bad_value", "headers.X"},
+        {"{\"defaults\":17}", 400, "bad_type", "defaults"},
+        {"{\"defaults\":[\"rmp\"]}", 422, "bad_value", "defaults"},
+        {"{\"reset\":[\"rpm\"]}", 400, "unknown_field", "reset"},
         {"{\"rmp\":1}", 400, "unknown_field", "rmp"},
         {"{\"rpm\":1,\"rpm\":2}", 400, "bad_json", ""},
         {"{\"rpm\":", 400, "bad_json", ""},
@@ -438,6 +446,114 @@ static void client_settings_refused(void **state)
     assert_int_equal(api_ask_n(t, PP_PUT, "/v1/clients/42", big, 70000), 413);
     free(big);
     assert_int_equal(t->store.puts, 0);
+}
+
+/* PATCH changes what it names; what was never set stays the default. */
+static void client_settings_patched(void **state)
+{
+    struct api_run *t = *state;
+    const struct pp_client *put = &t->store.put;
+    struct pp_client *c = &t->store.clients[t->store.n_clients++];
+
+    *c = (struct pp_client){.id = "42", .concurrency = 3, .updated_at = 5, .headers = "{\"X-A\":\"1\"}"};
+    assert_int_equal(api_ask(t, PP_PATCH, "/v1/clients/42", "{\"paused\":true}"), 200);
+    assert_true(put->paused && !put->rpm_set && put->concurrency == 3 && put->weight == 0);
+    assert_string_equal(t->store.put_headers, "{\"X-A\":\"1\"}");
+    assert_true(put->updated_at > 5);
+    assert_non_null(strstr(t->server.body, "\"defaults\":[\"rpm\",\"weight\"]}"));
+    assert_int_equal(
+        api_ask(t, PP_PATCH, "/v1/clients/42", "{\"rpm\":null,\"reset\":[\"concurrency\",\"headers\"]}"),
+        200);
+    assert_true(!put->paused && put->rpm_set && put->rpm_unlimited && put->concurrency == 0);
+    assert_string_equal(t->store.put_headers, "");
+    *c = (struct pp_client){.id = "42", .rpm_set = true, .rpm = 7, .weight = 9, .paused = true};
+    assert_int_equal(api_ask(t, PP_PATCH, "/v1/clients/42", "{\"reset\":[\"rpm\",\"weight\",\"paused\"]}"),
+                     200);
+    assert_true(!put->paused && !put->rpm_set && put->rpm == 0 && put->weight == 0);
+    assert_int_equal(api_ask(t, PP_PATCH, "/v1/clients/42", "{\"headers\":{\"X-B\":\"2\"}}"), 200);
+    assert_string_equal(t->store.put_headers, "{\"X-B\":\"2\"}");
+    size_t puts = t->store.puts;
+    assert_int_equal(api_ask(t, PP_PATCH, "/v1/clients/42", "{\"rpm\":5,\"reset\":[\"rpm\"]}"), 422);
+    assert_string_equal(api_str(t, "field"), "reset");
+    assert_int_equal(api_ask(t, PP_PATCH, "/v1/clients/42", "{\"defaults\":[]}"), 400);
+    assert_int_equal(t->store.puts, puts);
+}
+
+/* A PUT of what GET returned stores no default as a setting, and does store what was changed. */
+static void put_of_a_get_keeps_defaults(void **state)
+{
+    struct api_run *t = *state;
+    const struct pp_client *put = &t->store.put;
+
+    assert_int_equal(api_get(t, "/v1/clients/42"), 200);
+    char *body = strdup(t->server.body);
+    assert_int_equal(api_ask(t, PP_PUT, "/v1/clients/42", body), 200);
+    free(body);
+    assert_true(!put->rpm_set && put->concurrency == 0 && put->weight == 0);
+    assert_int_equal(
+        api_ask(t, PP_PUT, "/v1/clients/42", "{\"rpm\":800,\"weight\":1,\"defaults\":[\"rpm\",\"weight\"]}"),
+        200);
+    assert_true(put->rpm_set && put->rpm == 800 && put->weight == 0);
+}
+
+static void changes_compare_etags(void **state)
+{
+    struct api_run *t = *state;
+
+    t->store.clients[t->store.n_clients++] = (struct pp_client){.id = "42", .updated_at = 5};
+    assert_int_equal(api_get(t, "/v1/clients/42"), 200);
+    assert_true(api_has_header(t, "ETag: \"5\""));
+    static const struct {
+        const char *path, *if_match;
+        int status;
+    } cases[] = {{"/v1/clients/42", "\"5\"", 200},   {"/v1/clients/42", "\"4\", \"5\"", 200},
+                 {"/v1/clients/42", "*", 200},       {"/v1/clients/42", "\"4\"", 412},
+                 {"/v1/clients/42", "W/\"5\"", 412}, {"/v1/clients/43", "*", 412},
+                 {"/v1/clients/43", "\"0\"", 200}};
+    for (size_t i = 0; i < 2 * sizeof(cases) / sizeof(*cases); i++) {
+        t->if_match = cases[i / 2].if_match;
+        int status = api_ask(t, i % 2 ? PP_PUT : PP_PATCH, cases[i / 2].path, "{\"rpm\":9}");
+        if (status != cases[i / 2].status)
+            fail_msg("%s: %d %s", cases[i / 2].if_match, status, t->server.body);
+        if (status == 412)
+            assert_string_equal(api_code(t), "precondition_failed");
+    }
+    /* Others change the same settings meanwhile: the API reads them again, but not for ever. */
+    t->store.stale = 9;
+    assert_int_equal(api_ask(t, PP_PATCH, "/v1/clients/42", "{\"rpm\":9}"), 200);
+    t->store.stale = 10;
+    assert_int_equal(api_ask(t, PP_PATCH, "/v1/clients/42", "{\"rpm\":9}"), 503);
+    assert_string_equal(api_code(t), "overloaded");
+}
+
+static void clients_filtered(void **state)
+{
+    struct api_run *t = *state;
+
+    t->store.clients[t->store.n_clients++] = (struct pp_client){.id = "41", .paused = true};
+    t->store.clients[t->store.n_clients++] = (struct pp_client){.id = "42"};
+    t->store.clients[t->store.n_clients++] = (struct pp_client){.id = "5", .paused = true};
+    assert_int_equal(api_get(t, "/v1/clients?paused=true"), 200);
+    assert_int_equal(json_array_size(api_at(t, "clients")), 2);
+    assert_int_equal(api_get(t, "/v1/clients?q=4&paused=true"), 200);
+    assert_int_equal(json_array_size(api_at(t, "clients")), 1);
+    assert_string_equal(json_string_value(api_at(t, "clients.0.client")), "41");
+    assert_int_equal(api_get(t, "/v1/clients?paused=yes"), 400);
+    assert_int_equal(api_get(t, "/v1/clients?q=%C3%A9"), 400);
+}
+
+static void configuration_is_listed(void **state)
+{
+    struct api_run *t = *state;
+
+    assert_int_equal(api_get(t, "/v1/config?limit=2"), 200);
+    assert_string_equal(json_string_value(api_at(t, "parameters.1.name")), "a.b");
+    char next[300];
+    snprintf(next, sizeof(next), "/v1/config?after=%s", api_str(t, "next"));
+    assert_int_equal(api_get(t, next), 200);
+    assert_string_equal(t->server.body, "{\"parameters\":[{\"name\":\"a.c\"}],\"next\":null}");
+    api_restart(t, PP_ROLE_WORKER); /* every process shows its own */
+    assert_int_equal(api_get(t, "/v1/config"), 200);
 }
 
 static void lists_in_pages(void **state)
@@ -785,7 +901,7 @@ static void openapi(void **state)
         {"/v1/items/{client}/{item}", "get"},
         {"/v1/photos/{sha256}", "get"},
         {"/v1/clients", "get"},
-        {"/v1/clients/{id}", "get put"},
+        {"/v1/clients/{id}", "get put patch"},
         {"/v1/routes", "get"},
         {"/v1/ladder", "delete"},
         {"/v1/workers", "get"},
@@ -803,6 +919,7 @@ static void openapi(void **state)
         {"/v1/webhooks/{name}/replay", "post"},
         {"/v1/explain", "get"},
         {"/v1/queue", "get"},
+        {"/v1/config", "get"},
         {"/v1/errors", "get"},
         {"/healthz", "get"},
         {"/readyz", "get"},
@@ -894,6 +1011,11 @@ int main(void)
         TEST(client_settings),
         TEST(header_values_are_write_only),
         TEST(client_settings_refused),
+        TEST(client_settings_patched),
+        TEST(put_of_a_get_keeps_defaults),
+        TEST(changes_compare_etags),
+        TEST(clients_filtered),
+        TEST(configuration_is_listed),
         TEST(lists_in_pages),
         TEST(photo_bytes),
         TEST(photo_in_pieces),

@@ -100,11 +100,46 @@ static void a_test_that_ends_makes_room(void **state)
     }
 }
 
+/* A webhook for which messages wait is deleted only by force. */
+static void what_waits_is_not_dropped(void **state)
+{
+    struct kit *k = *state;
+    struct fake_deliveries *d = &k->deliveries;
+
+    snprintf(d->cursors[0].sink, PP_SINK_NAME_MAX, "webhook:shop");
+    snprintf(d->cursors[1].sink, PP_SINK_NAME_MAX, "webhook:other");
+    d->cursors[0].cursor = 7;
+    d->n_cursors = 2;
+    k->t->store.outbox = 9; /* two items that the webhook has not reached */
+    assert_int_equal(api_ask(k->t, PP_DELETE, "/v1/webhooks/shop", NULL), 409);
+    assert_string_equal(api_code(k->t), "undelivered");
+    assert_non_null(strstr(api_str(k->t, "detail"), "2 messages wait for the webhook shop"));
+    assert_int_equal(api_ask(k->t, PP_DELETE, "/v1/webhooks/shop?force=false", NULL), 409);
+    assert_int_equal(api_ask(k->t, PP_DELETE, "/v1/webhooks/shop?force=1", NULL), 400);
+    assert_int_equal(d->n_webhooks, 1);
+    assert_int_equal(api_ask(k->t, PP_DELETE, "/v1/webhooks/nobody", NULL), 404);
+    assert_int_equal(api_ask(k->t, PP_DELETE, "/v1/webhooks/shop?force=true", NULL), 204);
+    assert_int_equal(d->n_webhooks, 0);
+}
+
+static void a_webhook_that_has_got_all_is_deleted(void **state)
+{
+    struct kit *k = *state;
+
+    snprintf(k->deliveries.cursors[0].sink, PP_SINK_NAME_MAX, "webhook:shop");
+    k->deliveries.cursors[0].cursor = k->t->store.outbox = 9;
+    k->deliveries.n_cursors = 1;
+    assert_int_equal(api_ask(k->t, PP_DELETE, "/v1/webhooks/shop", NULL), 204);
+    assert_int_equal(k->deliveries.n_webhooks, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(few_tests_at_the_same_time, setup, teardown),
         cmocka_unit_test_setup_teardown(a_test_that_ends_makes_room, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_waits_is_not_dropped, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_webhook_that_has_got_all_is_deleted, setup, teardown),
     };
     return cmocka_run_group_tests_name("api_webhooks", tests, NULL, NULL);
 }

@@ -20,8 +20,8 @@
 struct kit {
     struct pp_loop *loop;
     struct pp_params params;
-    struct pp_metrics metrics;
     struct pp_deliverer_options o;
+    struct pp_metrics metrics;
     struct fake_log events;
     struct fake_outbox store;
     struct fake_deliveries deliveries;
@@ -56,8 +56,11 @@ static int setup(void **state)
     fake_outbox_open(&k->store, k->loop);
     fake_deliveries_open(&k->deliveries, k->loop);
     k->events.base.ops->watch(&k->events.base, note, k);
-    k->o = (struct pp_deliverer_options){
-        .loop = k->loop, .params = &k->params, .store = &k->store.base, .deliveries = &k->deliveries.base};
+    k->o = (struct pp_deliverer_options){.metrics = &k->metrics,
+                                         .loop = k->loop,
+                                         .params = &k->params,
+                                         .store = &k->store.base,
+                                         .deliveries = &k->deliveries.base};
     k->o.publisher = pp_publisher_open(&(struct pp_publisher_options){
         .loop = k->loop, .events = &k->events.base, .store = &k->store.base, .metrics = &k->metrics});
     k->lease = pp_election_open(

@@ -50,9 +50,21 @@ struct sample {
     "\"photos\":[{\"outcome\":\"stored\",\"sha256\":\"ab\"},{\"outcome\":\"failed\",\"error\":{\"code\":" \
     "\"http_404\","                                                                                       \
     "\"detail\":\"gone\"}}]}}"
+#define RESULT_42                                                                                         \
+    "{\"id\":\"r_1\",\"data\":{\"client\":\"42\",\"item\":\"ad-1\",\"status\":\"partial\",\"photos\":["   \
+    "{\"url\":\"http://h/1.jpg\",\"outcome\":\"stored\",\"sha256\":\"ab\",\"attempts\":1},"               \
+    "{\"url\":\"http://h/2.jpg\",\"outcome\":\"failed\",\"attempts\":2,\"error\":{\"code\":\"http_404\"," \
+    "\"detail\":\"gone\"}}]}}"
 #define CLIENT                                                                                            \
     "{\"client\":\"42\",\"rpm\":600,\"concurrency\":16,\"weight\":1,\"paused\":false,\"headers\":{\"A\":" \
     "\"b\"}}"
+
+#define UNSET_CLIENT                                                                                   \
+    "{\"client\":\"42\",\"rpm\":600,\"concurrency\":null,\"weight\":1,\"paused\":true,\"headers\":{}," \
+    "\"defaults\":[\"rpm\",\"weight\"]}"
+#define NEW_CLIENT                                                                                    \
+    "{\"client\":\"24\",\"rpm\":600,\"concurrency\":16,\"weight\":1,\"paused\":false,\"headers\":{}," \
+    "\"defaults\":[\"rpm\",\"concurrency\",\"weight\"]}"
 
 #define HOST                                                                                                \
     "{\"host\":\"h.example\",\"state\":\"open\",\"forced\":null,\"reason\":\"errors\",\"since\":\"2026-11-" \
@@ -205,20 +217,57 @@ static const struct sample samples[] = {
      {"limits", "42", "--rpm", "none", "--weight", "3"},
      {{200, NULL, CLIENT}, {200, NULL, CLIENT}},
      .out = CLIENT,
-     .request = {"GET /v1/clients/42", "PUT /v1/clients/42"},
-     .body = "{\"rpm\":null,\"concurrency\":16,\"weight\":3,\"paused\":false,\"headers\":{\"A\":\"b\"}}"},
+     .request = {"GET /v1/clients/42", "PATCH /v1/clients/42"},
+     .body = "{\"rpm\":null,\"weight\":3}"},
+    {"limits shown on a terminal",
+     pp_cmd_limits,
+     {"limits", "42"},
+     {{200, NULL, UNSET_CLIENT}},
+     .width = TERMINAL,
+     .out = "rpm          600 (default)\r\nconcurrency  no limit\r\nweight       1 (default)\r\n"},
+    {"limits return to the default",
+     pp_cmd_limits,
+     {"limits", "42", "--rpm", "default", "--concurrency", "7", "--weight", "default"},
+     {{200, NULL, CLIENT}, {200, NULL, CLIENT}},
+     .out = CLIENT,
+     .body = "{\"reset\":[\"rpm\",\"weight\"],\"concurrency\":7}"},
+    {"wrong weight",
+     pp_cmd_limits,
+     {"limits", "42", "--weight", "none"},
+     .code = 2,
+     .err = "--weight takes a number from 1 to 1000, or default, not \"none\""},
+    {"a client that nobody knows is paused",
+     pp_cmd_pause,
+     {"pause", "24"},
+     {{200, NULL, NEW_CLIENT}, {200, NULL, "{\"batches\":[],\"next\":null}"}, {200, NULL, CLIENT}},
+     .out = CLIENT,
+     .err = "client 24 has no batches, and had no settings until now; is the id right?",
+     .request = {"GET /v1/clients/24", "GET /v1/batches?client=24&limit=1", "PATCH /v1/clients/24"}},
+    {"a client with batches and without settings is paused",
+     pp_cmd_pause,
+     {"pause", "24"},
+     {{200, NULL, NEW_CLIENT}, {200, NULL, "{\"batches\":[" BATCH "],\"next\":null}"}, {200, NULL, CLIENT}},
+     .out = CLIENT},
+    {"clients on a terminal",
+     pp_cmd_clients,
+     {"clients", "--paused", "--prefix", "4"},
+     {{200, NULL, "{\"clients\":[" UNSET_CLIENT "],\"next\":null}"}},
+     .width = TERMINAL,
+     .out = "42      \033[2m600 (default)\033[0m     no limit  \033[2m1 (default)\033[0m  \033[33myes\033[0m "
+            "          0\r\n",
+     .request = {"GET /v1/clients?q=4&paused=true&limit=100"}},
     {"wrong rpm",
      pp_cmd_limits,
      {"limits", "42", "--rpm", "6x"},
      .code = 2,
-     .err = "--rpm takes a number from 1, or none, not \"6x\""},
+     .err = "--rpm takes a number from 1 to 1000000, none or default, not \"6x\""},
     {"pause",
      pp_cmd_pause,
      {"pause", "42"},
      {{200, NULL, CLIENT}, {200, NULL, CLIENT}},
      .out = "{",
-     .request = {"GET /v1/clients/42", "PUT /v1/clients/42"},
-     .body = "{\"rpm\":600,\"concurrency\":16,\"weight\":1,\"paused\":true,\"headers\":{\"A\":\"b\"}}"},
+     .request = {"GET /v1/clients/42", "PATCH /v1/clients/42"},
+     .body = "{\"paused\":true}"},
     {"resume",
      pp_cmd_resume,
      {"resume", "42"},
@@ -227,6 +276,88 @@ static const struct sample samples[] = {
      .code = 1,
      .err = "photopool: rpm: no (bad_value, HTTP 422)\n",
      .body = "{\"paused\":false}"},
+
+    {"cancel",
+     pp_cmd_cancel,
+     {"cancel", "b_1"},
+     {{200, NULL, BATCH}},
+     .width = TERMINAL,
+     .out = "b_1 is finished\r\nitems   2: ",
+     .request = {"DELETE /v1/batches/b_1"}},
+    {"cancel, piped", pp_cmd_cancel, {"cancel", "b_1"}, {{200, NULL, BATCH}}, .out = "{\"batch_id\":\"b_1\""},
+    {"an item on a terminal",
+     pp_cmd_item,
+     {"item", "42", "ad 1/ü"},
+     {{200, NULL, RESULT_42}},
+     .width = TERMINAL,
+     .out = "\033[31mfailed\033[0m       2  http_404: gone  http://h/2.jpg\r\n",
+     .request = {"GET /v1/items/42/ad%201%2F%C3%BC"}},
+    {"an open item",
+     pp_cmd_item,
+     {"item", "42", "ad-1", "--table"},
+     {{200, NULL,
+       "{\"item\":\"ad-1\",\"status\":\"open\",\"photos\":[{\"url\":\"http://h/1\",\"state\":\"waiting\","
+       "\"waiting\":\"retry\",\"attempts\":1,\"last_error\":{\"code\":\"connect_refused\"}}]}"}},
+     .out = "waiting      1  retry, connect_refused  http://h/1\n"},
+    {"an item, piped", pp_cmd_item, {"item", "42", "ad-1"}, {{200, NULL, RESULT_42}}, .out = RESULT_42 "\n"},
+    {"which item", pp_cmd_item, {"item", "42"}, .code = 2, .err = "CLIENT or ITEM is missing"},
+    {"results by photo, as a table into a pipe",
+     pp_cmd_results,
+     {"results", "b_1", "--photos", "--table"},
+     {{200, NULL, "{\"results\":[" RESULT_42 "],\"next\":null}"}},
+     .out = "ITEM  OUTCOME  CODE      ASKED  URL\nad-1  failed   http_404  -      http://h/2.jpg\n"},
+    {"a table and JSON",
+     pp_cmd_results,
+     {"results", "b_1", "--json", "--table"},
+     .code = 2,
+     .err = "--json and --table exclude each other"},
+    {"the configuration of a server",
+     pp_cmd_config,
+     {"config"},
+     {{200, NULL,
+       "{\"parameters\":[{\"name\":\"clients.rpm\",\"value\":700,\"source\":\"file\",\"origin\":\"p.yaml\","
+       "\"line\":3,\"reloadable\":true},{\"name\":\"data_dir\",\"value\":\"d\",\"source\":\"default\","
+       "\"origin\":\"\",\"line\":null,\"reloadable\":false}],\"next\":null}"}},
+     .width = TERMINAL,
+     .out = "\033[1mclients.rpm\033[0m  700    p.yaml:3\r\ndata_dir     d      default\r\n",
+     .request = {"GET /v1/config?limit=200"}},
+    {"errors",
+     pp_cmd_errors,
+     {"errors"},
+     {{200, NULL,
+       "{\"errors\":[{\"code\":\"bad_url\",\"retry\":\"final\",\"fault\":\"merchant\",\"sentence\":\"S.\"}],"
+       "\"next\":null}"}},
+     .width = TERMINAL,
+     .out = "bad_url  final  merchant  S.\r\n",
+     .request = {"GET /v1/errors?limit=200"}},
+    {"a replay that leaves items out",
+     pp_cmd_replay,
+     {"replay", "b_1"},
+     {{200, NULL, "{\"batch_id\":null,\"photos\":0,\"not_replayed\":{\"newer_revision\":2}}"}},
+     .width = TERMINAL,
+     .out = "0 photos to fetch again; 2 are left out, because a newer batch has sent the item again\r\n"},
+    {"a webhook for which messages wait",
+     pp_cmd_webhooks,
+     {"webhooks", "remove", "shop"},
+     {{409, NULL, PROBLEM "\"code\":\"undelivered\",\"detail\":\"4 messages wait\"}"}},
+     .code = 1,
+     .err =
+         "4 messages wait (undelivered, HTTP 409); to drop them all the same: photopool webhooks remove NAME "
+         "--force"},
+    {"a webhook is removed by force",
+     pp_cmd_webhooks,
+     {"webhooks", "remove", "shop", "--force"},
+     {{204, NULL, NULL}},
+     .out = "{\"removed\":\"shop\"}\n",
+     .request = {"DELETE /v1/webhooks/shop?force=true"}},
+    {"follow a batch that does not exist",
+     pp_cmd_status,
+     {"status", "nosuch", "--follow"},
+     {{404, NULL, PROBLEM "\"code\":\"not_found\",\"detail\":\"there is no batch\"}"}},
+     .code = 1,
+     .err =
+         "photopool: there is no batch (not_found, HTTP 404); check the id, and whose key this is: others' "
+         "things are not shown\n"},
 
     {"explain",
      pp_cmd_explain,
@@ -289,11 +420,12 @@ static const struct sample samples[] = {
      pp_cmd_events,
      {"events", "--after", "0", "--limit", "2"},
      {{200, NULL,
-       EVENTS("{\"seq\":1,\"key\":[\"ops\"],\"type\":\"photopool.limit.changed\",\"data\":{\"client\":\"42\","
-              "\"rpm\":600}},{}",
-              "2", "null")}},
+       EVENTS(
+           "{\"seq\":1,\"key\":[\"ops\"],\"type\":\"photopool.client.changed\",\"data\":{\"client\":\"42\","
+           "\"rpm\":600}},{}",
+           "2", "null")}},
      .width = TERMINAL,
-     .out = "        1  ops  limit.changed  client 42, rpm 600\r\n"},
+     .out = "        1  ops  client.changed  client 42, rpm 600\r\n"},
     {"a number that the server has not had",
      pp_cmd_events,
      {"events", "--after", "9"},
@@ -639,12 +771,17 @@ static void every_command_has_its_help(void **state)
     static const struct {
         const char *name;
         int (*command)(int, char **);
-    } all[] = {{"submit", pp_cmd_submit},   {"status", pp_cmd_status},   {"results", pp_cmd_results},
-               {"replay", pp_cmd_replay},   {"explain", pp_cmd_explain}, {"limits", pp_cmd_limits},
-               {"pause", pp_cmd_pause},     {"resume", pp_cmd_resume},   {"drain", pp_cmd_drain},
-               {"queue", pp_cmd_queue},     {"workers", pp_cmd_workers}, {"routes", pp_cmd_routes},
-               {"version", pp_cmd_version}, {"events", pp_cmd_events},   {"webhooks", pp_cmd_webhooks},
-               {"hosts", pp_cmd_hosts},     {"breaker", pp_cmd_breaker}};
+    } all[] = {{"submit", pp_cmd_submit},     {"status", pp_cmd_status},
+               {"results", pp_cmd_results},   {"replay", pp_cmd_replay},
+               {"explain", pp_cmd_explain},   {"limits", pp_cmd_limits},
+               {"pause", pp_cmd_pause},       {"resume", pp_cmd_resume},
+               {"drain", pp_cmd_drain},       {"queue", pp_cmd_queue},
+               {"workers", pp_cmd_workers},   {"routes", pp_cmd_routes},
+               {"version", pp_cmd_version},   {"events", pp_cmd_events},
+               {"webhooks", pp_cmd_webhooks}, {"hosts", pp_cmd_hosts},
+               {"breaker", pp_cmd_breaker},   {"clients", pp_cmd_clients},
+               {"item", pp_cmd_item},         {"cancel", pp_cmd_cancel},
+               {"errors", pp_cmd_errors},     {"completion", pp_cmd_completion}};
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         struct cli_run r;

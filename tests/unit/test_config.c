@@ -725,9 +725,9 @@ static void open_servers_need_keys(void **state)
     }
 }
 
-static void count_change(void *arg, const struct pp_param *param)
+static void count_change(void *arg, const struct pp_config_change *change)
 {
-    (void)param;
+    (void)change;
     ++*(int *)arg;
 }
 
@@ -768,14 +768,44 @@ static void prints_are_read_back(void **state)
     }
 }
 
+static void write_change(void *arg, const struct pp_config_change *change)
+{
+    char *out = arg;
+    sprintf(out + strlen(out), "%s: %s -> %s\n", change->param->name, change->from, change->to);
+}
+
+/* A row shows what is in force: a parameter that is not reloadable keeps the value of the start. */
+static void rows_are_in_force(void **state)
+{
+    (void)state;
+    struct pp_config *started = must_load("worker.lease: 10s\n", NULL, NULL);
+    struct pp_config *later = must_load("worker.lease: 20s\nclients.rpm: 5\n", NULL, NULL);
+    size_t n, seen = 0;
+    const struct pp_param *p = pp_params(&n);
+    for (size_t i = 0; i < n; i++) {
+        char *row = pp_config_row(started, later, i), *lease = strstr(row, "\"worker.lease\"");
+        assert_non_null(strstr(row, p[i].name));
+        if (lease || strcmp(p[i].name, "clients.rpm") == 0) {
+            assert_non_null(strstr(row, lease ? "\"value\": \"10s\"" : "\"value\": 5,"));
+            seen++;
+        }
+        free(row);
+    }
+    assert_int_equal(seen, 2);
+    assert_null(pp_config_row(started, later, n));
+    pp_config_free(started);
+    pp_config_free(later);
+}
+
 static void diff_names_what_changed(void **state)
 {
     (void)state;
     struct pp_config *a = must_load("store.url: mongodb://u:one@h\n", NULL, NULL);
     struct pp_config *b = must_load("store.url: mongodb://u:two@h\nclients.rpm: 5\n", NULL, NULL);
-    int changes = 0;
-    pp_config_diff(a, b, count_change, &changes);
-    assert_int_equal(changes, 2);
+    char changes[400] = "";
+    pp_config_diff(a, b, write_change, changes);
+    assert_string_equal(changes, "store.url: \"mongodb://u:***@h\" -> \"mongodb://u:***@h\"\n"
+                                 "clients.rpm: 600 -> 5\n");
     pp_config_free(a);
     pp_config_free(b);
 }
@@ -954,6 +984,7 @@ int main(void)
         cmocka_unit_test(open_servers_need_keys),
         cmocka_unit_test(prints_are_read_back),
         cmocka_unit_test(diff_names_what_changed),
+        cmocka_unit_test(rows_are_in_force),
         cmocka_unit_test(secrets_are_masked),
         cmocka_unit_test(options_are_taken_out),
         cmocka_unit_test(damaged_files),

@@ -30,6 +30,7 @@ struct kit {
     struct fake_deliveries deliveries;
     struct fake_fetcher fetcher;
     struct pp_deliverer_options o;
+    struct pp_metrics metrics;
     struct pp_election *lease;
     struct pp_to_webhooks *driver;
     struct {
@@ -60,7 +61,8 @@ static int setup(void **state)
     fake_outbox_open(&k->store, k->loop);
     fake_deliveries_open(&k->deliveries, k->loop);
     fake_fetcher_init(&k->fetcher);
-    k->o = (struct pp_deliverer_options){.loop = k->loop,
+    k->o = (struct pp_deliverer_options){.metrics = &k->metrics,
+                                         .loop = k->loop,
                                          .params = &k->params,
                                          .rng = &k->rng,
                                          .store = &k->store.base,

@@ -29,6 +29,7 @@ struct kit {
     struct pp_poster *poster;
     struct pp_rng rng;
     struct pp_deliverer_options options;
+    struct pp_metrics metrics;
     struct pp_to_webhooks *webhooks;
     struct pp_fetcher fetcher;
     struct pp_resolver resolver;
@@ -149,7 +150,8 @@ static int setup(void **state)
         &(struct pp_election_options){.loop = k->loop, .name = "deliver/webhooks", .alone = true});
     k->poster = pp_poster_open(
         &(struct pp_poster_options){.loop = k->loop, .params = &k->params, .factory = {open_net, k}});
-    k->options = (struct pp_deliverer_options){.loop = k->loop,
+    k->options = (struct pp_deliverer_options){.metrics = &k->metrics,
+                                               .loop = k->loop,
                                                .params = &k->params,
                                                .rng = &k->rng,
                                                .store = &k->store.base,

@@ -148,6 +148,9 @@ struct pp_coord_secret {
     char secret[PP_COORD_SECRET_MAX];
 };
 
+/* A worker whose last heartbeat is older than this counts as lost. */
+#define PP_WORKER_LOST_MS 15000
+
 /* Lists the workers that were alive in the last minute. */
 struct pp_coord_workers {
     struct pp_req req;

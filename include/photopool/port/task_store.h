@@ -450,15 +450,23 @@ struct pp_store_clients {
     const char *const *ids;
     size_t n_ids;
     const char *after;
+    /* a page has only clients whose ids begin with `prefix` (NULL: any), and with `paused` only
+     * those that are paused */
+    const char *prefix;
+    bool paused;
     size_t limit;              /* a page has at most this many clients */
     struct pp_client *clients; /* out, in order of id; clients that are not stored are left out */
     size_t n;
     bool more;
 };
 
+/* Replaces the settings of a client. With `compare` it does so only if the stored settings are still
+ * those that the caller has read (compare-and-set); else it fails with PP_ESTALE. */
 struct pp_store_put_client {
     struct pp_req req;
     struct pp_client client;
+    bool compare;
+    int64_t read_at; /* updated_at of the settings that the caller has read; 0: none were stored */
 };
 
 struct pp_store_routes { /* reads routes in order of (client, domain) */

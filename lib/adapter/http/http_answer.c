@@ -47,6 +47,7 @@ static const char *reason_of(int status)
                  {404, "Not Found"},
                  {405, "Method Not Allowed"},
                  {409, "Conflict"},
+                 {412, "Precondition Failed"},
                  {413, "Content Too Large"},
                  {415, "Unsupported Media Type"},
                  {416, "Range Not Satisfiable"},

@@ -155,6 +155,7 @@ static const struct {
     {"content-type", offsetof(struct pp_http_head, req.content_type), true},
     {"authorization", offsetof(struct pp_http_head, req.authorization), true},
     {"idempotency-key", offsetof(struct pp_http_head, req.idempotency_key), true},
+    {"if-match", offsetof(struct pp_http_head, req.if_match), false},
     {"if-none-match", offsetof(struct pp_http_head, req.if_none_match), false},
     {"range", offsetof(struct pp_http_head, req.range), true},
     {"if-range", offsetof(struct pp_http_head, req.if_range), true},
@@ -163,6 +164,8 @@ static const struct {
     {"expect", offsetof(struct pp_http_head, expect), false},
     {"origin", offsetof(struct pp_http_head, req.origin), false},
     {"sec-fetch-site", offsetof(struct pp_http_head, req.sec_fetch_site), false},
+    {"x-request-id", offsetof(struct pp_http_head, req.request_id), false},
+    {"traceparent", offsetof(struct pp_http_head, req.traceparent), false},
     {"sec-websocket-key", offsetof(struct pp_http_head, ws_key), true},
     {"sec-websocket-version", offsetof(struct pp_http_head, ws_version), true},
 };

@@ -49,6 +49,12 @@ static enum pp_err read_several(const struct pp_memory_store *s, struct pp_store
     return PP_OK;
 }
 
+/* Returns true if a page may have the client. */
+static bool is_listed(const struct pp_store_clients *r, const struct pp_client *c)
+{
+    return (!r->paused || c->paused) && (!r->prefix || strncmp(c->id, r->prefix, strlen(r->prefix)) == 0);
+}
+
 enum pp_err pp_ms_run_clients(struct pp_memory_store *s, struct pp_store_clients *r)
 {
     const struct pp_memory_sorted *all = &s->settings;
@@ -65,19 +71,28 @@ enum pp_err pp_ms_run_clients(struct pp_memory_store *s, struct pp_store_clients
     r->clients = pp_arena_array(r->req.arena, limit, sizeof *r->clients);
     if (!r->clients)
         return PP_ENOMEM;
-    for (; r->n < limit; i++) {
-        if (r->id && by_id(r->id, all->at[i]) != 0)
+    for (; i < all->n; i++) {
+        const struct client_block *c = all->at[i];
+        if (r->id && by_id(r->id, c) != 0)
             return PP_OK;
-        if (!read_client(r, all->at[i]))
+        if (!r->id && !is_listed(r, &c->client))
+            continue;
+        if (r->n == limit) {
+            r->more = !r->id;
+            return PP_OK;
+        }
+        if (!read_client(r, c))
             return PP_ENOMEM;
     }
-    r->more = !r->id && i < all->n;
     return PP_OK;
 }
 
 enum pp_err pp_ms_run_put_client(struct pp_memory_store *s, struct pp_store_put_client *r)
 {
     const struct pp_client *from = &r->client;
+    const struct client_block *old = pp_memory_sorted_find(&s->settings, from->id, by_id);
+    if (r->compare && (old ? old->client.updated_at : 0) != r->read_at)
+        return PP_ESTALE;
     size_t id_n = strlen(from->id) + 1, headers_n = from->headers ? strlen(from->headers) + 1 : 0;
     struct client_block *c = malloc(sizeof *c + id_n + headers_n);
     if (!c)

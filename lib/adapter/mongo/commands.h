@@ -416,9 +416,15 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
       "{'c': '?client:s', 'i': '?item:s', 'r': {'$lt': '?revision:i'}, 'b': " MG_NO "}")                     \
     X(CLEAN_BATCH, REMOVE, BATCHES, "", "{'_id': '?batch:s'}")                                               \
     /* settings and routes */                                                                                \
-    X(CLIENTS, FIND, CLIENTS, "", "{'_id': {'$eq': '?id:s?', '$in': '?ids:S?', '$gt': '?after:s?'}}", "",    \
-      "'sort': {'_id': 1}, 'limit': '?limit:i', " MG_MAJORITY)                                               \
+    X(CLIENTS, FIND, CLIENTS, "",                                                                            \
+      "{'_id': {'$eq': '?id:s?', '$in': '?ids:S?', '$gt': '?after:s?', '$gte': '?from:s?', '$lt': "          \
+      "'?to:s?'},"                                                                                           \
+      " 'pa': '?paused:y'}",                                                                                 \
+      "", "'sort': {'_id': 1}, 'limit': '?limit:i', " MG_MAJORITY)                                           \
     X(CLIENT_PUT, REPLACE, CLIENTS, "_id_", "{'_id': '?id:s'}",                                              \
+      "{'_id': '?id:s', 'rs': '?rpm_set:b', 'un': '?unlimited:b', 'rpm': '?rpm:i', 'cc': '?concurrency:i',"  \
+      " 'w': '?weight:i', 'pa': '?paused:b', 'hd': '?headers:s?', 'up': '?updated:i'}")                      \
+    X(CLIENT_SWAP, REPLACE, CLIENTS, "_id_", "{'_id': '?id:s', 'up': '?read:i'}",                            \
       "{'_id': '?id:s', 'rs': '?rpm_set:b', 'un': '?unlimited:b', 'rpm': '?rpm:i', 'cc': '?concurrency:i',"  \
       " 'w': '?weight:i', 'pa': '?paused:b', 'hd': '?headers:s?', 'up': '?updated:i'}")                      \
     X(ROUTES, FIND, ROUTES, "",                                                                              \

@@ -23,15 +23,36 @@ void pp_mg_clients(struct pp_mg_thread *t, struct pp_store_clients *r)
 {
     const char *const *ids = r->id ? NULL : r->ids;
     size_t limit = r->id ? 1 : ids ? r->n_ids : r->limit;
-    pp_mg_rows(t, MQ_CLIENTS, client_fields, PP_MG_PAGE(r, clients, limit), "sSsi", r->id,
-               PP_MG_LIST(ids, r->n_ids), r->id || ids ? NULL : r->after, (int64_t)limit + 1);
+    bool page = !r->id && !ids;
+    const char *from = page ? r->prefix : NULL;
+    /* The end of the range is above all ids with the prefix, whose characters are ASCII. */
+    const char *to = from ? pp_arena_printf(&t->tmp, "%s\x7f", from) : NULL;
+    pp_mg_require(t, to || !from, PP_ENOMEM);
+    pp_mg_rows(t, MQ_CLIENTS, client_fields, PP_MG_PAGE(r, clients, limit), "sSsssyi", r->id,
+               PP_MG_LIST(ids, r->n_ids), page ? r->after : NULL, from, to, page && r->paused,
+               (int64_t)limit + 1);
     for (size_t i = 0; i < r->n; i++)
         r->clients[i].stored = true;
+}
+
+/* Replaces the settings that the caller has read. If they have changed, or if there are some and the
+ * caller has read none, the upsert collides with them. */
+static void swap_client(struct pp_mg_thread *t, const struct pp_store_put_client *r)
+{
+    const struct pp_client *c = &r->client;
+    struct pp_mg_done done = pp_mg_write(t, MQ_CLIENT_SWAP, "sibbiiibsi", c->id, r->read_at, c->rpm_set,
+                                         c->rpm_unlimited, (int64_t)c->rpm, (int64_t)c->concurrency,
+                                         (int64_t)c->weight, c->paused, c->headers, c->updated_at);
+    pp_mg_require(t, done.matched + done.upserted > 0, PP_ESTALE);
 }
 
 void pp_mg_put_client(struct pp_mg_thread *t, struct pp_store_put_client *r)
 {
     const struct pp_client *c = &r->client;
+    if (r->compare) {
+        swap_client(t, r);
+        return;
+    }
     pp_mg_write(t, MQ_CLIENT_PUT, "sbbiiibsi", c->id, c->rpm_set, c->rpm_unlimited, (int64_t)c->rpm,
                 (int64_t)c->concurrency, (int64_t)c->weight, c->paused, c->headers, c->updated_at);
 }

@@ -210,7 +210,8 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
                   " LEFT JOIN tasks t ON t.num=p.task WHERE s.item=?1 ORDER BY s.idx")                       \
     /* settings and routes */                                                                                \
     X(CLIENT_GET, "SELECT " PP_SQ_CLIENT_COLUMNS " FROM clients WHERE id=?1")                                \
-    X(CLIENT_LIST, "SELECT " PP_SQ_CLIENT_COLUMNS " FROM clients WHERE id>?1 ORDER BY id LIMIT ?2")          \
+    X(CLIENT_LIST, "SELECT " PP_SQ_CLIENT_COLUMNS " FROM clients WHERE id>?1"                                \
+                   " AND id>=?3 AND id<?3||x'7f' AND paused>=?4 ORDER BY id LIMIT ?2")                       \
     X(CLIENT_PUT,                                                                                            \
       "INSERT OR REPLACE INTO clients(" PP_SQ_CLIENT_COLUMNS ") VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)") \
     X(ROUTE_LIST, "SELECT " PP_SQ_ROUTE_COLUMNS " FROM routes WHERE (client, domain)>(?1, ?2)"               \

@@ -48,17 +48,28 @@ enum pp_err pp_sr_clients(struct pp_sq_db *db, struct pp_store_clients *r)
     r->clients = pp_sq_array(db, r->req.arena, limit, sizeof *r->clients);
     if (r->ids)
         return read_several(db, r);
-    sqlite3_stmt *st =
-        r->id ? pp_sq_bind(db, PP_Q_CLIENT_GET, "t", r->id)
-              : pp_sq_bind(db, PP_Q_CLIENT_LIST, "ti", r->after ? r->after : "", (int64_t)limit + 1);
+    sqlite3_stmt *st = r->id ? pp_sq_bind(db, PP_Q_CLIENT_GET, "t", r->id)
+                             : pp_sq_bind(db, PP_Q_CLIENT_LIST, "titd", r->after ? r->after : "",
+                                          (int64_t)limit + 1, r->prefix ? r->prefix : "", r->paused);
     while (pp_sq_page(db, st, r->n, limit, &r->more))
         read_client(db, st, r->req.arena, &r->clients[r->n++]);
     return db->err;
 }
 
+/* Returns when the client's settings were written; 0: it has none. */
+static int64_t written_at(struct pp_sw *w, const char *id)
+{
+    sqlite3_stmt *st = pp_sq_bind(&w->db, PP_Q_CLIENT_GET, "t", id);
+    int64_t at = pp_sq_row(&w->db, st) ? pp_sq_col(st, 8) : 0;
+    pp_sq_done(st);
+    return at;
+}
+
 enum pp_err pp_sw_put_client(struct pp_sw *w, struct pp_store_put_client *r)
 {
     const struct pp_client *c = &r->client;
+    if (r->compare && written_at(w, c->id) != r->read_at)
+        return pp_sq_refuse(&w->db, PP_ESTALE);
     pp_sq_run(&w->db, PP_Q_CLIENT_PUT, "tddiiidti", c->id, c->rpm_set, c->rpm_unlimited, (int64_t)c->rpm,
               (int64_t)c->concurrency, (int64_t)c->weight, c->paused, c->headers, c->updated_at);
     return w->db.err;

@@ -106,6 +106,10 @@ static void finish_post(struct pp_acceptor_post *post, enum pp_acceptor_verdict 
         m->batches_replayed++;
     else if (verdict != PP_POST_NOTHING)
         m->batches_rejected++;
+    bool judged = verdict == PP_POST_ACCEPTED ||
+                  (verdict == PP_POST_REFUSED && post->parsed.code == PP_API_ALL_REJECTED);
+    for (size_t i = 0; judged && i < PP_REJECTED_CODE_COUNT; i++)
+        m->items_rejected[i] += post->parsed.rejected_by[i];
     acceptor->busy--;
     post->done(post);
 }

@@ -16,7 +16,7 @@
 struct parse {
     const struct pp_batch_body *body;
     struct pp_batch_parsed *out;
-    json_t *seen; /* a JSON object whose keys are the ids of the items accepted so far */
+    json_t *seen; /* a JSON object: the ids of the items accepted so far, with their indexes */
     uint32_t index;
     struct pp_buf meta;
     struct pp_buf verdict, part; /* the verdict being written; the part of verdicts being filled */
@@ -142,8 +142,10 @@ static bool check_id(struct parse *p, const json_t *id, struct verdict *v)
     size_t n = json_string_length(id);
     if (!pp_item_id_valid(s, n))
         return wrong(v, "bad_id", "id", "an id has 1 to 256 bytes of UTF-8 and no control characters");
-    if (json_object_getn(p->seen, s, n))
-        return wrong(v, "duplicate_item", "id", "the batch has this item already");
+    const json_t *first = json_object_getn(p->seen, s, n);
+    if (first)
+        return wrong(v, "duplicate_item", "id", "the batch has this item already, at index %lld",
+                     (long long)json_integer_value(first));
     return true;
 }
 
@@ -205,7 +207,8 @@ static void accept_item(struct parse *p, const json_t *id, const json_t *photos,
         pp_entry_photo(&out->entry, json_string_value(url),
                        url_kept(json_string_value(url), json_string_length(url)));
     }
-    if (json_object_setn_new_nocheck(p->seen, json_string_value(id), json_string_length(id), json_true()) < 0)
+    if (json_object_setn_new_nocheck(p->seen, json_string_value(id), json_string_length(id),
+                                     json_integer(p->index)) < 0)
         out->entry.failed = true;
     pp_assert(n <= p->body->max_photos, "an item with too many photos is accepted");
     out->n_items++;
@@ -249,6 +252,7 @@ static void reject_item(struct parse *p, const json_t *id, const struct verdict 
         out->entry.failed = true;
         return;
     }
+    out->rejected_by[pp_metrics_rejected_code(v->code)]++;
     if (out->n_rejected < PP_REJECTED_SHOWN)
         pp_json_raw(&out->rejected, NULL, b->p, b->n);
     pp_rejected_add(&p->part, b->p, b->n);

@@ -17,6 +17,7 @@
 #include "base/buf.h"
 #include "photopool/port/http_server.h"
 #include "photopool/task.h"
+#include "pipeline/common/metrics.h"
 
 #define PP_META_MAX 1024 /* `meta` has at most this many bytes as compact JSON */
 /* A URL can be fetched if it has at most this many bytes. A photo with a longer URL is accepted,
@@ -52,7 +53,8 @@ struct pp_batch_parsed {
     /* The verdicts on the first PP_REJECTED_SHOWN rejected items, as a JSON array. The entry has
      * all of them. */
     struct pp_buf rejected;
-    uint32_t n_rejected; /* number of all rejected items */
+    uint32_t n_rejected;                          /* number of all rejected items */
+    uint32_t rejected_by[PP_REJECTED_CODE_COUNT]; /* and by code (common/metrics.h) */
 };
 
 /* Parses the body into `out`, which the caller frees with pp_batch_parsed_fini() in any case. */

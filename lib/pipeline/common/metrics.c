@@ -3,11 +3,16 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/check.h"
 #include "format/result.h"
 
 static const int64_t fetch_bounds[PP_FETCH_BUCKET_COUNT] = PP_FETCH_BUCKETS;
+
+static const int64_t result_bounds[PP_HISTOGRAM_BOUNDS] = {1000,   5000,    15000,    60000,   300000,
+                                                           900000, 3600000, 21600000, 86400000};
+static const char *const rejected_codes[PP_REJECTED_CODE_COUNT] = PP_REJECTED_CODES;
 
 static size_t code_cell(uint16_t code)
 {
@@ -58,6 +63,51 @@ void pp_metrics_loop_lag(struct pp_metrics *m, size_t loop, int64_t ms)
     m->loop_lag_ms[loop] = (uint64_t)ms;
     if (m->n_loops <= loop)
         m->n_loops = loop + 1;
+}
+
+void pp_histogram_add(struct pp_histogram *h, const int64_t bounds[PP_HISTOGRAM_BOUNDS], int64_t ms)
+{
+    size_t i = 0;
+
+    ms = ms > 0 ? ms : 0; /* the date may have stepped back */
+    while (i < PP_HISTOGRAM_BOUNDS && ms > bounds[i])
+        i++;
+    h->buckets[i]++;
+    h->sum_ms += (uint64_t)ms;
+}
+
+void pp_histogram_write(const struct pp_histogram *h, const int64_t bounds[PP_HISTOGRAM_BOUNDS],
+                        const char *name, const char *labels, struct pp_buf *out)
+{
+    size_t n = strlen(labels);
+    int bare = n > 0 ? (int)n - 1 : 0; /* the labels without their last comma */
+    const char *open = n > 0 ? "{" : "", *end = n > 0 ? "}" : "";
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < PP_HISTOGRAM_BOUNDS; i++) {
+        sum += h->buckets[i];
+        pp_buf_printf(out, "photopool_%s_bucket{%sle=\"%g\"} %" PRIu64 "\n", name, labels,
+                      (double)bounds[i] / 1000.0, sum);
+    }
+    sum += h->buckets[PP_HISTOGRAM_BOUNDS];
+    pp_buf_printf(out, "photopool_%s_bucket{%sle=\"+Inf\"} %" PRIu64 "\n", name, labels, sum);
+    pp_buf_printf(out, "photopool_%s_sum%s%.*s%s %.3f\n", name, open, bare, labels, end,
+                  (double)h->sum_ms / 1000.0);
+    pp_buf_printf(out, "photopool_%s_count%s%.*s%s %" PRIu64 "\n", name, open, bare, labels, end, sum);
+}
+
+void pp_metrics_result(struct pp_metrics *m, int64_t ms)
+{
+    pp_histogram_add(&m->accept_to_result, result_bounds, ms);
+}
+
+size_t pp_metrics_rejected_code(const char *code)
+{
+    size_t i = 0;
+
+    while (i + 1 < PP_REJECTED_CODE_COUNT && strcmp(rejected_codes[i], code) != 0)
+        i++;
+    return i;
 }
 
 static void family(struct pp_buf *out, const char *name, const char *type, const char *help)
@@ -211,6 +261,27 @@ static void write_filter(const struct pp_metrics *m, struct pp_buf *out)
                       m->filter_lookups[i]);
 }
 
+static void write_rejected(const struct pp_metrics *m, struct pp_buf *out)
+{
+    family(out, "items_rejected_total", "counter", "Items of batches that were rejected for their form.");
+    for (size_t i = 0; i < PP_REJECTED_CODE_COUNT; i++)
+        pp_buf_printf(out, "photopool_items_rejected_total{code=\"%s\"} %" PRIu64 "\n", rejected_codes[i],
+                      m->items_rejected[i]);
+}
+
+static void write_webhooks(const struct pp_metrics *m, struct pp_buf *out)
+{
+    static const char *const outcomes[PP_WEBHOOK_TRIES] = {[PP_WEBHOOK_DELIVERED] = "delivered",
+                                                           [PP_WEBHOOK_RETRY] = "retry",
+                                                           [PP_WEBHOOK_DEAD] = "dead",
+                                                           [PP_WEBHOOK_DISABLED] = "disabled"};
+
+    family(out, "webhook_attempts_total", "counter", "Posts of messages to webhooks, by what followed.");
+    for (size_t i = 0; i < PP_WEBHOOK_TRIES; i++)
+        pp_buf_printf(out, "photopool_webhook_attempts_total{outcome=\"%s\"} %" PRIu64 "\n", outcomes[i],
+                      m->webhook_tries[i]);
+}
+
 void pp_metrics_write(const struct pp_metrics *m, const struct pp_tier *tiers, uint32_t n_tiers,
                       struct pp_buf *out)
 {
@@ -220,6 +291,7 @@ void pp_metrics_write(const struct pp_metrics *m, const struct pp_tier *tiers, u
                   "photopool_batches_total{outcome=\"rejected\"} %" PRIu64 "\n"
                   "photopool_batches_total{outcome=\"replayed\"} %" PRIu64 "\n",
                   m->batches_accepted, m->batches_rejected, m->batches_replayed);
+    write_rejected(m, out);
     write_photos(m, tiers, n_tiers, out);
     write_fetch_seconds(m, tiers, n_tiers, out);
     write_by_tier(out, "in_flight", "Transfers in flight.", m->in_flight, tiers, n_tiers);
@@ -228,6 +300,10 @@ void pp_metrics_write(const struct pp_metrics *m, const struct pp_tier *tiers, u
 #define X(field, name, type, help) write_row(m, name, type, help, m->field, out);
     PP_METRIC_TABLE(X)
 #undef X
+    family(out, "accept_to_result_seconds", "histogram",
+           "Time from the acceptance of an item to its result.");
+    pp_histogram_write(&m->accept_to_result, result_bounds, "accept_to_result_seconds", "", out);
+    write_webhooks(m, out);
     write_breakers(m, out);
     write_handed_back(m, out);
     write_filter(m, out);

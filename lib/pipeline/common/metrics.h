@@ -45,6 +45,7 @@ enum pp_metric_type {
     X(quarantined, "quarantined_total", PP_COUNTER, "Photos set aside because they kill workers.")        \
     X(clock_steps, "clock_steps_total", PP_COUNTER, "Steps of this machine's wall clock.")                \
     X(hosts_slowed, "hosts_slowed", PP_GAUGE, "Hosts that asked for patience, as this process knows.")    \
+    X(ingest_set_aside, "ingest_set_aside", PP_LEADER_GAUGE, "Entries that could not be planned.")        \
     X(ingest_length, "ingest_queue_length", PP_LEADER_GAUGE, "Photos accepted and not yet planned.")      \
     X(ingest_age_ms, "ingest_queue_age_seconds", PP_LEADER_GAUGE_MS,                                      \
       "Age of the oldest entry not yet planned.")
@@ -55,6 +56,30 @@ enum pp_metric_type {
         50, 100, 250, 500, 1000, 2500, 5000, 10000, 20000, 30000 \
     }
 #define PP_FETCH_BUCKET_COUNT 10
+
+/* A histogram of durations. Each user has its own upper bounds in ms, ascending; durations above the
+ * last one are in the last bucket. */
+#define PP_HISTOGRAM_BOUNDS 9
+struct pp_histogram {
+    uint64_t buckets[PP_HISTOGRAM_BOUNDS + 1], sum_ms;
+};
+
+/* The codes with which an item of a batch is rejected (pipeline/accept/parse.c). */
+#define PP_REJECTED_CODES                                                                            \
+    {                                                                                                \
+        "missing_field", "bad_type", "unknown_field", "bad_id", "duplicate_item", "too_many_photos", \
+            "meta_too_large", "bad_json"                                                             \
+    }
+#define PP_REJECTED_CODE_COUNT 8
+
+/* How a try to post to a webhook ended. */
+enum pp_webhook_try {
+    PP_WEBHOOK_DELIVERED,
+    PP_WEBHOOK_RETRY,
+    PP_WEBHOOK_DEAD,
+    PP_WEBHOOK_DISABLED,
+    PP_WEBHOOK_TRIES
+};
 
 /* Number of counters of failures: one for each code of the enum, then one for each HTTP status
  * 400..599. */
@@ -79,6 +104,9 @@ struct pp_metrics {
     /* number of hosts by enum pp_breaker_state (core/breaker.h); only the leader shows it */
     uint64_t breakers[3];
     bool leads; /* true: this process leads the cron, and shows the leader's gauges */
+    uint64_t items_rejected[PP_REJECTED_CODE_COUNT];
+    uint64_t webhook_tries[PP_WEBHOOK_TRIES];
+    struct pp_histogram accept_to_result; /* of the items whose end the leader of delivery has seen */
     uint64_t batches_accepted, batches_rejected, batches_replayed;
     /* Number of photos with each outcome, by tier. FAILED photos are counted in `failed`
      * instead. */
@@ -109,6 +137,17 @@ void pp_metrics_transfer(struct pp_metrics *m, uint8_t tier, int64_t ms, uint64_
 
 /* Counts a transfer that was handed back after it had received this many bytes. */
 void pp_metrics_handed_back(struct pp_metrics *m, enum pp_back why, uint64_t bytes);
+
+/* Adds a duration to a histogram with these bounds. */
+void pp_histogram_add(struct pp_histogram *h, const int64_t bounds[PP_HISTOGRAM_BOUNDS], int64_t ms);
+/* Appends the samples of a histogram: photopool_NAME_bucket, _sum and _count. `labels` are written
+ * into each sample, as in `route="/",`; "" for none. */
+void pp_histogram_write(const struct pp_histogram *h, const int64_t bounds[PP_HISTOGRAM_BOUNDS],
+                        const char *name, const char *labels, struct pp_buf *out);
+/* Counts the time from the acceptance of an item to its result. */
+void pp_metrics_result(struct pp_metrics *m, int64_t ms);
+/* Returns the number of a code of rejected items; an unknown code counts as the last one. */
+size_t pp_metrics_rejected_code(const char *code);
 
 /* Records the largest delay of a loop's timers in the last 10 s. Ignores loops with an index of
  * PP_METRIC_LOOPS or more. */

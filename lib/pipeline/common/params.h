@@ -97,6 +97,7 @@ struct pp_params {
     const struct pp_api_key *keys;
     size_t n_keys;
     bool metrics_public;
+    bool access_log; /* the log gets a line for each HTTP request */
     /* --- limits of a caller of the API --- */
     uint32_t caller_rate;     /* requests a second; 0: unlimited */
     uint32_t caller_failures; /* requests a second without a valid key; 0: unlimited */

@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "base/hash.h"
 #include "format/result.h"
+#include "photopool/code.h"
 #include "pipeline/deliver/deliver_internal.h"
 
 #define SINK        "batches"
@@ -121,6 +122,46 @@ static bool all_ended(const struct pp_batch *batch)
     return ended >= batch->items_total;
 }
 
+/* The log names at most this many codes of failures. */
+#define CODES_LOGGED 5
+
+/* Appends the most frequent codes of failures: "http_404:12,body_timeout:3". */
+static void put_errors(struct pp_buf *b, const struct pp_batch *batch)
+{
+    uint64_t below = UINT64_MAX;
+    char name[PP_CODE_NAME_MAX];
+
+    for (size_t shown = 0; shown < CODES_LOGGED;) {
+        uint64_t most = 0;
+        for (size_t i = 0; i < batch->n_errors; i++)
+            if (batch->errors[i].n < below && batch->errors[i].n > most)
+                most = batch->errors[i].n;
+        if (most == 0)
+            return;
+        for (size_t i = 0; i < batch->n_errors && shown < CODES_LOGGED; i++)
+            if (batch->errors[i].n == most)
+                pp_buf_printf(b, "%s%s:%llu", shown++ > 0 ? "," : "",
+                              pp_code_name(batch->errors[i].code, name), (unsigned long long)most);
+        below = most;
+    }
+}
+
+static void log_finished(const struct pp_batch_events *b, const struct pp_batch *batch)
+{
+    const uint64_t *photos = batch->photos;
+    struct pp_buf errors;
+
+    pp_buf_init(&errors, 1024);
+    put_errors(&errors, batch);
+    pp_log(b->o->log, PP_LOG_INFO,
+           batch->state == PP_BATCH_CANCELLED ? "batch ended, cancelled" : "batch finished", "batch",
+           batch->id, "client", batch->client, "items", PP_LOG_INT(batch->items_total), "photos",
+           PP_LOG_INT(batch->photos_total), "stored", PP_LOG_INT(photos[PP_OUTCOME_STORED]), "unchanged",
+           PP_LOG_INT(photos[PP_OUTCOME_UNCHANGED]), "skipped", PP_LOG_INT(photos[PP_OUTCOME_SKIPPED]),
+           "failed", PP_LOG_INT(photos[PP_OUTCOME_FAILED]), "codes", errors.n > 0 ? errors.p : NULL, NULL);
+    pp_buf_fini(&errors);
+}
+
 static void send_due(struct pp_batch_events *b);
 
 static void on_published(struct pp_req *req)
@@ -130,6 +171,8 @@ static void on_published(struct pp_req *req)
     bool out = req->err == PP_OK, ended = all_ended(&m->read.batch), over = is_over(&m->read.batch);
 
     m->over = out && ended && over;
+    if (m->over)
+        log_finished(b, &m->read.batch);
     /* All items have ended, but the store has not marked the batch as finished yet; it will do so a
      * little later. */
     finish_event(m, out, !out || (ended && !over));
@@ -246,6 +289,7 @@ static void on_outbox_read(void *data, enum pp_err err)
         if (!all)
             break;
         b->read_seq = r->items[i].seq;
+        pp_metrics_result(b->o->metrics, r->items[i].finished_at - r->items[i].created_at);
         if (m->first_seq == 0 && !m->over)
             m->first_seq = b->read_seq;
     }

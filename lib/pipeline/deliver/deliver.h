@@ -40,6 +40,7 @@ struct pp_deliverer_options {
     struct pp_loop *loop;
     struct pp_log *log;
     const struct pp_params *params;
+    struct pp_metrics *metrics;
     struct pp_rng *rng;
     struct pp_task_store *store;
     struct pp_delivery_store *deliveries;

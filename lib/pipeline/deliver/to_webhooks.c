@@ -11,9 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "format/json_out.h"
 #include "pipeline/deliver/deliver_internal.h"
 #include "pipeline/deliver/post_places.h"
 #include "pipeline/deliver/webhook_post.h"
+
+/* An endpoint is said to fail after this many failed posts in a row. */
+#define FAILING 5
 
 #define LOOK_MS 5000
 #define TICK_MS 100
@@ -35,6 +39,7 @@ struct endpoint {
     size_t n_keys;
     int64_t old_until_ms; /* messages are also signed with the old key until this wall time */
     bool paused, disabled, gone, seen;
+    uint32_t failures; /* posts that have failed in a row; from FAILING on operators know of it */
     uint64_t version;
     /* The creation time of the endpoint. If the stored row has another one, the endpoint was
      * deleted and created again. */
@@ -81,7 +86,47 @@ static bool is_endpoint_failure(const struct pp_webhook_post *post)
     return post->status == 0 || post->status >= 500 || post->status == 429 || post->status == 408;
 }
 
+/* Publishes an event about the endpoint for operators. `error` may be NULL. */
+static void publish(const struct endpoint *e, const char *type, int status, const char *error)
+{
+    struct pp_buf event;
+
+    pp_buf_init(&event, 4096);
+    PP_JSON_OBJECT(&event, NULL, PP_STR("webhook", e->name), PP_UINT("failures", e->failures),
+                   PP_UINT_IF("http_status", status > 0, (uint64_t)status), PP_STR("error", error));
+    if (!event.failed)
+        pp_publish_ops(e->owner->o->publisher, type, event.p, event.n);
+    pp_buf_fini(&event);
+}
+
+/* Tells operators when the endpoint begins to fail, and when it takes messages again. */
+static void note_health(struct endpoint *e, bool delivered, int status, const char *error)
+{
+    struct pp_log *log = e->owner->o->log;
+
+    if (delivered && e->failures >= FAILING) {
+        pp_log(log, PP_LOG_INFO, "webhook recovered", "webhook", e->name, "failures", PP_LOG_INT(e->failures),
+               NULL);
+        publish(e, "photopool.webhook.recovered", status, NULL);
+    }
+    e->failures = delivered ? 0 : e->failures + 1;
+    if (e->failures == FAILING) {
+        pp_log(log, PP_LOG_WARN, "webhook fails", "webhook", e->name, "failures", PP_LOG_INT(e->failures),
+               "error", error, NULL);
+        publish(e, "photopool.webhook.failing", status, error);
+    }
+}
+
 static void disable(struct endpoint *e);
+
+static void count_try(struct pp_metrics *m, enum pp_delivery_next next)
+{
+    static const enum pp_webhook_try tries[] = {[PP_DELIVERY_NEXT_DELIVERED] = PP_WEBHOOK_DELIVERED,
+                                                [PP_DELIVERY_NEXT_RETRY] = PP_WEBHOOK_RETRY,
+                                                [PP_DELIVERY_NEXT_DEAD] = PP_WEBHOOK_DEAD,
+                                                [PP_DELIVERY_NEXT_DISABLE] = PP_WEBHOOK_DISABLED};
+    m->webhook_tries[tries[next]]++;
+}
 
 /* Ends the message as the answer demands: the message is delivered, retried or a dead letter, or
  * the endpoint is disabled; not if somebody has PUT it again since the message was sent. */
@@ -97,8 +142,12 @@ static void settle(struct endpoint *e, const struct flight *f, const struct pp_w
         snprintf(error, sizeof(error), "%s", post->error);
     else
         snprintf(error, sizeof(error), "HTTP %d", post->status);
-    switch (pp_delivery_after(m->attempts + 1, post->status, post->retry_after_ms,
-                              (uint32_t)pp_rng_next(o->rng), pp_loop_wall(o->loop), &due_ms)) {
+    note_health(e, post->status / 100 == 2, post->status, error);
+    enum pp_delivery_next next =
+        pp_delivery_after(m->attempts + 1, post->status, post->retry_after_ms, (uint32_t)pp_rng_next(o->rng),
+                          pp_loop_wall(o->loop), &due_ms);
+    count_try(o->metrics, next);
+    switch (next) {
     case PP_DELIVERY_NEXT_DELIVERED: pp_relay_delivered(e->relay, m, post->status); break;
     case PP_DELIVERY_NEXT_RETRY: pp_relay_put_off(e->relay, m, due_ms, post->status, error); break;
     case PP_DELIVERY_NEXT_DEAD: pp_relay_put_off(e->relay, m, 0, post->status, error); break;
@@ -235,6 +284,7 @@ static void disable(struct endpoint *e)
         return;
     pp_log(e->owner->o->log, PP_LOG_WARN, "webhook answered 410: disabled until it is PUT again", "webhook",
            e->name, NULL);
+    publish(e, "photopool.webhook.disabled", 410, NULL);
     e->disable_version = e->version;
     e->get =
         (struct pp_webhooks){.req = pp_ask_request(&e->ask, on_disable_read), .name = e->name, .limit = 1};

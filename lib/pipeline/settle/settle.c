@@ -262,6 +262,22 @@ static void decide_given_up(const struct pp_transfer *t, struct pp_settlement *s
     s->ladder = absent && pp_ladder_counts(last);
 }
 
+/* Logs an attempt, at the level debug. */
+static void log_attempt(const struct pp_settler *settler, const struct pp_transfer *t,
+                        const struct pp_settlement *s)
+{
+    char code[PP_CODE_NAME_MAX];
+    static const char *const kinds[] = {
+        [PP_SETTLE_FINAL] = "final", [PP_SETTLE_RETRY] = "retry", [PP_SETTLE_RELEASE] = "handed back"};
+
+    if (!pp_log_takes(settler->o.log, PP_LOG_DEBUG))
+        return;
+    pp_log(settler->o.log, PP_LOG_DEBUG, "attempt", "client", t->task->client, "url", t->task->url, "attempt",
+           PP_LOG_INT(t->task->attempts), "tier", PP_LOG_INT(t->task->tier), "code",
+           t->outcome.code ? pp_code_name(t->outcome.code, code) : "ok", "then", kinds[s->kind], "due_in_ms",
+           PP_LOG_INT(s->due_ms - pp_loop_wall(settler->o.loop)), NULL);
+}
+
 /* Turns the ended transfer into a settlement: final, retry or release. Adds to the outcome what
  * fetch has not filled in. */
 static void decide(struct pp_settler *settler, const struct pp_transfer *t, struct pp_settlement *s)
@@ -283,6 +299,7 @@ static void decide(struct pp_settler *settler, const struct pp_transfer *t, stru
         decide_failure(settler, t, s);
     if (s->kind == PP_SETTLE_FINAL && s->outcome.kind == PP_OUTCOME_FAILED)
         s->outcome.checked_at = pp_loop_date(settler->o.loop);
+    log_attempt(settler, t, s);
     pp_assert(pp_settlement_event(s) != PP_TASK_EVENT_COUNT, "a settlement that no store accepts");
 }
 

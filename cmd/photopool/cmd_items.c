@@ -1,0 +1,122 @@
+/* cmd_items.c: `photopool item` shows what became of one item; `photopool cancel` ends a batch. */
+#include "show.h"
+#include "table.h"
+#include "tally.h"
+
+/* --- `photopool item`: the newest revision of an item --- */
+
+static const char item_help[] =
+    "Usage: photopool item CLIENT ITEM\n\n"
+    "Shows the newest revision of an item: its result, or, while it is open, what its photos wait for.\n\n"
+    "Examples:\n"
+    "  photopool item 42 ad-1\n"
+    "  photopool item 42 ad-1 --json | jq .data.photos\n";
+
+enum { TEXT_MAX = 16 * 1024 * 1024, REASON_BYTES = 4096 };
+
+/* Appends why the photo failed or what it waits for, such as "http_404: gone". */
+static void put_reason(struct pp_buf *b, const json_t *photo)
+{
+    const json_t *error = json_object_get(photo, "error"), *last = json_object_get(photo, "last_error");
+    const json_t *from = json_is_object(error) ? error : json_is_object(last) ? last : NULL;
+    const char *code = pp_member(from, "code"), *detail = pp_member(from, "detail");
+    const char *waiting = pp_member(photo, "waiting");
+    if (waiting)
+        pp_buf_printf(b, "%s%s", waiting, code ? ", " : "");
+    if (code)
+        pp_buf_printf(b, "%s%s%s", code, detail ? ": " : "", detail ? detail : "");
+}
+
+static void add_photo(struct pp_table *t, const json_t *photo)
+{
+    struct pp_buf reason;
+    const char *outcome = pp_member(photo, "outcome");
+    const char *state = outcome ? outcome : pp_member(photo, "state");
+    pp_buf_init(&reason, REASON_BYTES);
+    put_reason(&reason, photo);
+    pp_table_cell(t, pp_style_of(state ? state : ""), state);
+    pp_table_count(t, json_integer_value(json_object_get(photo, "attempts")));
+    pp_table_cell(t, PP_PLAIN, reason.n > 0 ? reason.p : NULL);
+    pp_table_cell(t, PP_PLAIN, pp_member(photo, "url"));
+    pp_buf_fini(&reason);
+}
+
+/* Shows an item's photos as a table, and the rest as lines. Releases o. */
+static void show_item(const struct pp_cli *cli, json_t *o)
+{
+    static const struct pp_column columns[] = {{"OUTCOME"},
+                                               {"TRIES", .right = true},
+                                               {"REASON", .flexible = true, .keep = 20},
+                                               {"URL", .flexible = true, .keep = 20}};
+    json_t *data = json_object_get(o, "data"), *item = json_incref(data ? data : o);
+    json_t *photos = json_incref(json_object_get(item, "photos")), *photo;
+    struct pp_table t;
+    struct pp_buf b;
+    size_t i;
+    json_object_del(item, "photos");
+    pp_buf_init(&b, TEXT_MAX);
+    pp_show_object(&b, item, pp_term_width(&cli->out), cli->out.colour);
+    pp_table_init(&t, columns, sizeof columns / sizeof *columns);
+    json_array_foreach(photos, i, photo) add_photo(&t, photo);
+    if (json_array_size(photos) > 0)
+        pp_table_render(&t, &b, pp_term_width(&cli->out), cli->out.colour);
+    pp_term_put(&cli->out, &b);
+    pp_table_fini(&t);
+    json_decref(photos);
+    json_decref(item);
+    json_decref(o);
+}
+
+int pp_cmd_item(int argc, char **argv)
+{
+    struct pp_cli cli;
+    struct pp_buf path;
+    json_t *answer;
+    const struct pp_cli_spec spec = {item_help, NULL, 0, 2, 2, "CLIENT or ITEM"};
+    int code = pp_cli_parse(&cli, argc, argv, &spec);
+    if (code != PP_CLI_GO)
+        return code;
+    pp_path_part(pp_path(&path, "/v1/items"), cli.args[0]);
+    pp_path_part(&path, cli.args[1]);
+    code = pp_client_call(&cli, "GET", &path, NULL, &answer);
+    if (code == PP_EXIT_DONE && cli.json)
+        pp_print_json(answer);
+    else if (code == PP_EXIT_DONE)
+        show_item(&cli, answer);
+    return pp_client_finish(&cli, code);
+}
+
+/* --- `photopool cancel`: ends what is open of a batch --- */
+
+static const char cancel_help[] =
+    "Usage: photopool cancel BATCH\n\n"
+    "Starts no more requests for this batch. Each item that is open gets a result with the status\n"
+    "cancelled; what has finished stays. A batch that has finished is not changed.\n\n"
+    "Examples:\n"
+    "  photopool cancel b_01JD3Z\n";
+
+int pp_cmd_cancel(int argc, char **argv)
+{
+    struct pp_cli cli;
+    struct pp_buf path, b;
+    json_t *batch;
+    struct pp_tally tally = {0};
+    int code = pp_cli_parse(&cli, argc, argv, &(struct pp_cli_spec){cancel_help, NULL, 0, 1, 1, "BATCH"});
+    if (code != PP_CLI_GO)
+        return code;
+    pp_path_part(pp_path(&path, "/v1/batches"), cli.args[0]);
+    code = pp_client_call(&cli, "DELETE", &path, NULL, &batch);
+    if (code == PP_EXIT_DONE && cli.json) {
+        pp_print_json(batch);
+    } else if (code == PP_EXIT_DONE) {
+        const char *state = pp_member(batch, "state");
+        printf("%s is %s\n", cli.args[0], state ? state : "cancelled");
+        pp_buf_init(&b, TEXT_MAX);
+        if (pp_tally_add(&tally, batch))
+            pp_tally_summary(&b, &tally, cli.out.colour);
+        pp_term_put(&cli.out, &b);
+        pp_tally_fini(&tally);
+        json_decref(batch);
+    }
+    return pp_client_finish(&cli, code);
+}

@@ -1,0 +1,66 @@
+/* times.c: how long answers take, by endpoint and class of status, for /metrics. Answers of GET
+ * /v1/events are left out: a caller chooses how long it waits for them. call.h declares the
+ * functions. */
+#include "api/handler.h"
+
+enum { CLASSES = 6 }; /* of status: "0xx" to "5xx"; answers have 2xx to 5xx */
+
+static const int64_t bounds[PP_HISTOGRAM_BOUNDS] = {1, 5, 10, 25, 50, 100, 250, 1000, 5000};
+
+static size_t count_endpoints(void)
+{
+    size_t n = 0;
+
+    while (pp_api_endpoint(n))
+        n++;
+    return n;
+}
+
+bool pp_times_open(struct pp_api *api)
+{
+    api->times = calloc(count_endpoints() * CLASSES, sizeof(*api->times));
+    return api->times;
+}
+
+void pp_times_close(struct pp_api *api)
+{
+    free(api->times);
+}
+
+void pp_call_timed(const struct pp_call *call, int status)
+{
+    const struct pp_endpoint *first = pp_api_endpoint(0);
+
+    if (!call->endpoint || (call->endpoint->flags & PP_TICKET))
+        return;
+    size_t row = (size_t)(call->endpoint - first) * CLASSES + (size_t)(status / 100);
+    pp_histogram_add(&call->api->times[row], bounds, pp_loop_now(call->o->loop) - call->begun_ms);
+}
+
+static bool is_empty(const struct pp_histogram *h)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i <= PP_HISTOGRAM_BOUNDS; i++)
+        n += h->buckets[i];
+    return n == 0;
+}
+
+void pp_times_write(const struct pp_api *api, struct pp_buf *out)
+{
+    const struct pp_endpoint *e;
+    char labels[200];
+
+    pp_buf_puts(out, "# HELP photopool_http_request_seconds Time from a request's head to its answer.\n"
+                     "# TYPE photopool_http_request_seconds histogram\n");
+    for (size_t i = 0; (e = pp_api_endpoint(i)); i++) {
+        for (int status = 2; status < CLASSES; status++) {
+            const struct pp_histogram *h = &api->times[i * CLASSES + (size_t)status];
+            if (is_empty(h))
+                continue;
+            snprintf(labels, sizeof(labels), "route=\"%s %s\",status=\"%dxx\",", pp_method_name(e->method),
+                     e->pattern, status);
+            pp_histogram_write(h, bounds, "http_request_seconds", labels, out);
+        }
+    }
+}
