@@ -222,6 +222,12 @@ static enum pp_err open_deliveries(struct opening *o)
     return file_opened(o, pp_sqlite_delivery_store_open(o->p->loop, o->path, out));
 }
 
+static enum pp_err open_counters(struct opening *o)
+{
+    data_file(o, "counters", "counters.db");
+    return file_opened(o, pp_sqlite_counters_open(o->p->loop, o->path, &o->p->counters));
+}
+
 /* --- opening the brokers that results go to --- */
 
 static enum pp_err open_amqp(struct pp_pipeline *p, const struct pp_config *c, struct pp_result_sink **out,
@@ -325,6 +331,7 @@ enum pp_err pp_wire_open_ports(struct pp_pipeline *p, const struct pp_config *co
                  {open_dedupe, PP_ROLE_WORKER},
                  {open_events, PP_ROLES_RELAYING},
                  {open_deliveries, PP_ROLES_RELAYING},
+                 {open_counters, PP_ROLE_API | PP_ROLE_CRON},
                  {open_sinks, PP_ROLE_DELIVER},
                  {open_blobs, PP_ROLE_WORKER | PP_ROLE_API}};
     struct opening o = {.p = p, .c = config, .error = error};
@@ -345,6 +352,8 @@ void pp_wire_close_ports(struct pp_pipeline *p)
         p->blobs->ops->close(p->blobs);
     for (size_t i = 0; i < p->n_sinks; i++)
         p->sinks[i].sink->ops->close(p->sinks[i].sink);
+    if (p->counters)
+        p->counters->ops->close(p->counters);
     if (p->deliveries)
         p->deliveries->ops->close(p->deliveries);
     if (p->events)

@@ -19,6 +19,7 @@
 #include "core/wall.h"
 #include "photopool/port/blob_store.h"
 #include "photopool/port/coordinator.h"
+#include "photopool/port/counters.h"
 #include "photopool/port/dedupe.h"
 #include "photopool/port/delivery_store.h"
 #include "photopool/port/event_log.h"
@@ -62,6 +63,7 @@ struct pp_pipeline {
     struct pp_filter *filter;
     struct pp_dedupe *dedupe; /* with the role worker; NULL: each task fetches its URL itself */
     struct pp_blob_store *blobs;
+    struct pp_counters *counters; /* set with the roles api and cron; else NULL */
     struct pp_event_log *events; /* set with the roles api, deliver and cron; else NULL */
     /* keeps cursors, deliveries and endpoints; set if `events` is set */
     struct pp_delivery_store *deliveries;
