@@ -222,10 +222,26 @@ static enum pp_err open_deliveries(struct opening *o)
     return file_opened(o, pp_sqlite_delivery_store_open(o->p->loop, o->path, out));
 }
 
+/* A request that needs the store of counters waits at most about this long. */
+#define COUNTERS_TIMEOUT_MS 2500
+#define COUNTERS_THREADS    2
+
 static enum pp_err open_counters(struct opening *o)
 {
-    data_file(o, "counters", "counters.db");
-    return file_opened(o, pp_sqlite_counters_open(o->p->loop, o->path, &o->p->counters));
+    struct pp_mongo_options mongo = o->mongo;
+    const struct pp_redis_counters_options redis = {
+        .url = o->c->coordinator.url, .log = o->p->log, .timeout_ms = COUNTERS_TIMEOUT_MS};
+
+    if (!pp_wire_is_fleet(o->c)) {
+        data_file(o, "counters", "counters.db");
+        return file_opened(o, pp_sqlite_counters_open(o->p->loop, o->path, &o->p->own_counters));
+    }
+    mongo.threads = COUNTERS_THREADS;
+    mongo.timeout_ms = COUNTERS_TIMEOUT_MS;
+    enum pp_err err =
+        mongo_opened(o, pp_mongo_counter_store_open(o->p->loop, &mongo, &o->p->counter_store, o->reason));
+    return err != PP_OK ? err
+                        : redis_opened(o, pp_redis_counters_open(o->p->loop, &redis, &o->p->counter_cache));
 }
 
 /* --- opening the brokers that results go to --- */
@@ -352,8 +368,12 @@ void pp_wire_close_ports(struct pp_pipeline *p)
         p->blobs->ops->close(p->blobs);
     for (size_t i = 0; i < p->n_sinks; i++)
         p->sinks[i].sink->ops->close(p->sinks[i].sink);
-    if (p->counters)
-        p->counters->ops->close(p->counters);
+    if (p->own_counters)
+        p->own_counters->ops->close(p->own_counters);
+    if (p->counter_cache)
+        p->counter_cache->ops->close(p->counter_cache);
+    if (p->counter_store)
+        p->counter_store->ops->close(p->counter_store);
     if (p->deliveries)
         p->deliveries->ops->close(p->deliveries);
     if (p->events)

@@ -2,6 +2,7 @@
 #include "core/counter.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -56,6 +57,14 @@ int32_t pp_month_of(int32_t day)
     return year * 100 + month;
 }
 
+uint32_t pp_day_of_month(int32_t day)
+{
+    int year, month, of_month;
+
+    split_day(day, &year, &month, &of_month);
+    return (uint32_t)of_month;
+}
+
 char *pp_day_text(char buf[PP_DAY_TEXT_MAX], int32_t day)
 {
     int year, month, of_month;
@@ -78,4 +87,59 @@ bool pp_day_parse(const char *text, int32_t *day)
         return false;
     *day = pp_day_of(ms);
     return true;
+}
+
+static const struct pp_counter_month *find_month(const struct pp_counter_month *months, size_t n,
+                                                 int32_t month)
+{
+    for (size_t i = 0; i < n; i++)
+        if (months[i].month == month)
+            return &months[i];
+    return NULL;
+}
+
+static void add_days(const struct pp_counter_day *days, size_t n, int32_t from, int32_t to, int64_t *sums)
+{
+    for (size_t i = 0; i < n; i++)
+        if (days[i].day >= from && days[i].day <= to)
+            sums[days[i].day - from] += days[i].n;
+}
+
+bool pp_counter_merge(const struct pp_cache_days *cached, const struct pp_counter_month *months,
+                      size_t n_months, int32_t from, int32_t to, int64_t *sums)
+{
+    for (size_t i = 0; i < n_months; i++)
+        if (months[i].flush > cached->flush)
+            return false;
+    add_days(cached->pending, cached->n_pending, from, to, sums);
+    if (cached->removed) /* all else is from before the removal */
+        return true;
+    for (int32_t day = from; day <= to; day++) {
+        const struct pp_counter_month *m = find_month(months, n_months, pp_month_of(day));
+        if (m && !(cached->removing && m->flush < cached->flush))
+            sums[day - from] += m->days[pp_day_of_month(day) - 1];
+    }
+    for (size_t i = 0; i < cached->n_processing; i++) {
+        const struct pp_counter_month *m =
+            find_month(months, n_months, pp_month_of(cached->processing[i].day));
+        if (!m || m->flush < cached->flush)
+            add_days(&cached->processing[i], 1, from, to, sums);
+    }
+    return true;
+}
+
+static int by_day(const void *a, const void *b)
+{
+    const struct pp_cstore_day *x = a, *y = b;
+
+    return x->month != y->month ? (x->month > y->month) - (x->month < y->month)
+                                : (x->day_of_month > y->day_of_month) - (x->day_of_month < y->day_of_month);
+}
+
+void pp_counter_flush_row(const struct pp_flush_row *row, struct pp_cstore_day *out)
+{
+    for (size_t i = 0; i < row->n; i++)
+        out[i] = (struct pp_cstore_day){pp_month_of(row->days[i].day), pp_day_of_month(row->days[i].day),
+                                        row->days[i].n};
+    qsort(out, row->n, sizeof(*out), by_day);
 }

@@ -1,10 +1,13 @@
-/* counter.h: the rules of counters: which keys are valid, who may touch them, days in UTC. */
+/* counter.h: the rules of counters: which keys are valid, who may touch them, days in UTC, and how
+ * what is cached and what is stored of a counter are put together. */
 #ifndef PHOTOPOOL_CORE_COUNTER_H
 #define PHOTOPOOL_CORE_COUNTER_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "photopool/port/counter_store.h"
 
 #define PP_DAY_TEXT_MAX 11 /* "2026-11-28" and a NUL */
 
@@ -20,9 +23,20 @@ int32_t pp_day_of(int64_t date_ms);
  * conversion is "civil_from_days" of Howard Hinnant, "chrono-Compatible Low-Level Date
  * Algorithms". */
 int32_t pp_month_of(int32_t day);
+/* Returns 1..31. */
+uint32_t pp_day_of_month(int32_t day);
 /* Writes a day as "2026-11-28". Returns buf. */
 char *pp_day_text(char buf[PP_DAY_TEXT_MAX], int32_t day);
 /* Reads "2026-11-28". Returns false if the text is no such day of the years 1970 to 9999. */
 bool pp_day_parse(const char *text, int32_t *day);
+
+/* Sums up what the cache and, read after it, the store have of the days from..to of a counter.
+ * `months` are the stored months of these days, in order. `sums` has a zero for each day. Returns
+ * false if a later flush has reached the store in between: the caller reads both again. */
+bool pp_counter_merge(const struct pp_cache_days *cached, const struct pp_counter_month *months,
+                      size_t n_months, int32_t from, int32_t to, int64_t *sums);
+/* Sorts the days of a row of a flush, and writes each with its month to `out`, which has room for
+ * row->n. */
+void pp_counter_flush_row(const struct pp_flush_row *row, struct pp_cstore_day *out);
 
 #endif
