@@ -136,6 +136,7 @@ static struct pp_api *open_api(struct pp_wire *w)
                                                 .filter = p->filter,
                                                 .dedupe = p->dedupe,
                                                 .blobs = p->blobs,
+                                                .counters = p->counters,
                                                 .events = p->events,
                                                 .deliveries = p->deliveries,
                                                 .sinks = p->sinks,

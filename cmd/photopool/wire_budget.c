@@ -51,12 +51,13 @@ static uint32_t files_of(const struct pp_config *c, unsigned roles)
         uint32_t files;
     } parts[] = {
         {true, PROCESS},
-        {true, store + (fleet ? 0 : SQLITE_READS)},                /* task store */
-        {true, redis ? REDIS_PORT : SQLITE_FILE},                  /* ingest queue */
-        {journal, SQLITE_FILE},                                    /* its journal */
-        {true, redis ? REDIS_PORT : SQLITE_FILE},                  /* coordinator */
-        {relays, redis ? REDIS_PORT : SQLITE_FILE + SQLITE_READS}, /* event log */
-        {relays, store},                                           /* delivery store */
+        {true, store + (fleet ? 0 : SQLITE_READS)},                                   /* task store */
+        {true, redis ? REDIS_PORT : SQLITE_FILE},                                     /* ingest queue */
+        {journal, SQLITE_FILE},                                                       /* its journal */
+        {true, redis ? REDIS_PORT : SQLITE_FILE},                                     /* coordinator */
+        {relays, redis ? REDIS_PORT : SQLITE_FILE + SQLITE_READS},                    /* event log */
+        {relays, store},                                                              /* delivery store */
+        {serves || (roles & PP_ROLE_CRON), fleet ? REDIS_PORT + store : SQLITE_FILE}, /* counters */
         {(roles & PP_ROLE_DELIVER) && strcmp(c->amqp.url, "none") != 0, BROKER},
         {(roles & PP_ROLE_DELIVER) && c->kafka.brokers[0], BROKER},
         {fetches || serves, BLOB_STORE},

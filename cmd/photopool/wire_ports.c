@@ -222,6 +222,28 @@ static enum pp_err open_deliveries(struct opening *o)
     return file_opened(o, pp_sqlite_delivery_store_open(o->p->loop, o->path, out));
 }
 
+/* A request that needs the store of counters waits at most about this long. */
+#define COUNTERS_TIMEOUT_MS 2500
+#define COUNTERS_THREADS    2
+
+static enum pp_err open_counters(struct opening *o)
+{
+    struct pp_mongo_options mongo = o->mongo;
+    const struct pp_redis_counters_options redis = {
+        .url = o->c->coordinator.url, .log = o->p->log, .timeout_ms = COUNTERS_TIMEOUT_MS};
+
+    if (!pp_wire_is_fleet(o->c)) {
+        data_file(o, "counters", "counters.db");
+        return file_opened(o, pp_sqlite_counters_open(o->p->loop, o->path, &o->p->own_counters));
+    }
+    mongo.threads = COUNTERS_THREADS;
+    mongo.timeout_ms = COUNTERS_TIMEOUT_MS;
+    enum pp_err err =
+        mongo_opened(o, pp_mongo_counter_store_open(o->p->loop, &mongo, &o->p->counter_store, o->reason));
+    return err != PP_OK ? err
+                        : redis_opened(o, pp_redis_counters_open(o->p->loop, &redis, &o->p->counter_cache));
+}
+
 /* --- opening the brokers that results go to --- */
 
 static enum pp_err open_amqp(struct pp_pipeline *p, const struct pp_config *c, struct pp_result_sink **out,
@@ -325,6 +347,7 @@ enum pp_err pp_wire_open_ports(struct pp_pipeline *p, const struct pp_config *co
                  {open_dedupe, PP_ROLE_WORKER},
                  {open_events, PP_ROLES_RELAYING},
                  {open_deliveries, PP_ROLES_RELAYING},
+                 {open_counters, PP_ROLE_API | PP_ROLE_CRON},
                  {open_sinks, PP_ROLE_DELIVER},
                  {open_blobs, PP_ROLE_WORKER | PP_ROLE_API}};
     struct opening o = {.p = p, .c = config, .error = error};
@@ -345,6 +368,12 @@ void pp_wire_close_ports(struct pp_pipeline *p)
         p->blobs->ops->close(p->blobs);
     for (size_t i = 0; i < p->n_sinks; i++)
         p->sinks[i].sink->ops->close(p->sinks[i].sink);
+    if (p->own_counters)
+        p->own_counters->ops->close(p->own_counters);
+    if (p->counter_cache)
+        p->counter_cache->ops->close(p->counter_cache);
+    if (p->counter_store)
+        p->counter_store->ops->close(p->counter_store);
     if (p->deliveries)
         p->deliveries->ops->close(p->deliveries);
     if (p->events)

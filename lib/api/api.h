@@ -10,6 +10,7 @@
 #include "photopool/port/blob_store.h"
 #include "photopool/port/coordinator.h"
 #include "photopool/port/dedupe.h"
+#include "photopool/port/counters.h"
 #include "photopool/port/delivery_store.h"
 #include "photopool/port/event_log.h"
 #include "photopool/port/filter.h"
@@ -60,6 +61,7 @@ struct pp_api_options {
     struct pp_filter *filter; /* NULL: this process has none */
     struct pp_dedupe *dedupe; /* may be NULL */
     struct pp_blob_store *blobs;
+    struct pp_counters *counters;
     struct pp_event_log *events;
     struct pp_delivery_store *deliveries;
     const struct pp_named_sink *sinks; /* the brokers that receive results, an array of n_sinks */

@@ -6,6 +6,7 @@
 #include "format/json_scan.h"
 
 #define BODY_MAX    65536
+#define BODY_WIDE   262144 /* with PP_WIDE */
 #define BODY_VALUES 4096
 
 /* --- the media type of a body --- */
@@ -67,9 +68,10 @@ static bool read_body(struct pp_call *call)
         call->body = json_object();
         return call->body || pp_call_no_memory(call);
     }
-    if (req->body_n > BODY_MAX)
+    int max = call->endpoint->flags & PP_WIDE ? BODY_WIDE : BODY_MAX;
+    if (req->body_n > (size_t)max)
         return pp_call_problem(call, PP_API_BODY_TOO_LARGE, NULL, "the limit of this endpoint is %d bytes",
-                               BODY_MAX);
+                               max);
     pp_scan_begin(&s, req->body, req->body_n);
     if (pp_scan_value(&s, &document) && pp_scan_finish(&s) && document.values > BODY_VALUES)
         s.error = "the document has too many values";

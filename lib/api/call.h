@@ -21,7 +21,7 @@
 #include "photopool/api_code.h"
 
 #define PP_CALL_ARGS      3
-#define PP_CALL_PARAMS    72 /* a query has at most this many parameters, repeated ones included */
+#define PP_CALL_PARAMS    1008 /* a query has at most this many parameters, repeated ones included */
 #define PP_CALL_HEADERS   8
 #define PP_CALL_STATE_MAX 2560 /* a handler's state has at most this many bytes */
 
@@ -37,7 +37,8 @@ enum {
     PP_OPTIONAL = 128, /* The body may be absent; that counts as an empty object. */
     PP_KEYED = 256,    /* The endpoint reads the header Idempotency-Key. */
     PP_VITAL = 512,    /* Supervisors call the endpoint: no limit of requests applies. */
-    PP_LIST = 1024     /* The endpoint answers with a page. A caller gets few pages at a time. */
+    PP_LIST = 1024,    /* The endpoint answers with a page. A caller gets few pages at a time. */
+    PP_WIDE = 2048     /* The body may have 256 KiB instead of 64 KiB. */
 };
 
 struct pp_call;
@@ -136,7 +137,7 @@ struct pp_call {
     int64_t begun_ms;               /* when the head had arrived, by the loop's clock */
     bool admin;                     /* the key has the scope admin */
     const char *args[PP_CALL_ARGS]; /* path segments in place of "{}", decoded */
-    struct pp_param_text params[PP_CALL_PARAMS];
+    struct pp_param_text *params; /* n_params of them; in the arena */
     size_t n_params;
     json_t *body; /* the parsed body, set by pp_call_fields(); lives until the call ends */
     struct pp_arena arena;

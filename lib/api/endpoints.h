@@ -47,6 +47,10 @@
     X(GET, "/v1/explain", READ, 0, "client url ", explain)                                                \
     X(GET, "/v1/queue", READ, PP_UNBOUND, "", get_queue)                                                  \
     X(GET, "/v1/config", ADMIN, PP_EVERYWHERE | PP_UNBOUND | PP_LIST, PP_PAGE, list_config)               \
+    X(POST, "/v1/counters", SUBMIT, PP_JSON | PP_KEYED | PP_WIDE, "", post_counters)                      \
+    X(GET, "/v1/counters", READ, 0, "key* ", get_counters)                                                \
+    X(DELETE, "/v1/counters/{}", ADMIN, 0, "", delete_counter)                                            \
+    X(GET, "/v1/counters/{}/days", READ, 0, "from to ", get_counter_days)                                 \
     X(GET, "/v1/errors", ANY, PP_LIST, PP_PAGE, list_errors)                                              \
     X(GET, "/healthz", ANY, PP_EVERYWHERE | PP_PUBLIC | PP_VITAL, "", healthz)                            \
     X(GET, "/readyz", ANY, PP_EVERYWHERE | PP_PUBLIC | PP_VITAL, "", readyz)                              \

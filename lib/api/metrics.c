@@ -18,6 +18,7 @@ ROUNDTRIPS(coordinator_roundtrips, pp_coordinator)
 ROUNDTRIPS(dedupe_roundtrips, pp_dedupe)
 ROUNDTRIPS(ingest_roundtrips, pp_ingest_queue)
 ROUNDTRIPS(filter_roundtrips, pp_filter)
+ROUNDTRIPS(counters_roundtrips, pp_counters)
 ROUNDTRIPS(events_roundtrips, pp_event_log)
 ROUNDTRIPS(delivery_roundtrips, pp_delivery_store)
 
@@ -37,6 +38,7 @@ static void put_roundtrips(struct pp_call *call)
         {"ingest_roundtrips_total", "Round trips to the ingest queue.", ingest_roundtrips, o->ingest},
         {"filter_roundtrips_total", "Round trips to the filter of known photos.", filter_roundtrips,
          o->filter},
+        {"counters_roundtrips_total", "Round trips for counters.", counters_roundtrips, o->counters},
         {"events_roundtrips_total", "Round trips to the event log.", events_roundtrips, o->events},
         {"delivery_roundtrips_total", "Round trips to the delivery store.", delivery_roundtrips,
          o->deliveries},

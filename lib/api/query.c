@@ -22,6 +22,24 @@ static bool is_listed(const char *names, const char *name, bool repeated)
     return false;
 }
 
+/* Makes room for one more parameter: doubles the array when its size, a power of two, is used up.
+ * Returns false if out of memory. */
+static bool grow_params(struct pp_call *call)
+{
+    size_t n = call->n_params;
+    struct pp_param_text *more;
+
+    if ((n & (n - 1)) != 0 || n == 1)
+        return true;
+    more = pp_arena_array(&call->arena, n ? 2 * n : 2, sizeof(*more));
+    if (!more)
+        return false;
+    if (n > 0)
+        memcpy(more, call->params, n * sizeof(*more));
+    call->params = more;
+    return true;
+}
+
 static bool add_param(struct pp_call *call, const char *name, const char *value)
 {
     const char *wrong = NULL;
@@ -38,6 +56,8 @@ static bool add_param(struct pp_call *call, const char *name, const char *value)
         wrong = "the parameter is repeated too often";
     if (wrong)
         return pp_call_problem(call, PP_API_BAD_PARAMETER, name, "%s", wrong);
+    if (!grow_params(call))
+        return pp_call_no_memory(call);
     call->params[call->n_params++] = (struct pp_param_text){name, value};
     return true;
 }

@@ -223,6 +223,9 @@ struct pp_config {
         double margin;
     } router;
     struct {
+        int64_t flush_ms;
+    } counters;
+    struct {
         int64_t retention_ms;
         int64_t max_bytes;
         int64_t max_subscribers;

@@ -13,6 +13,7 @@
  *
  * To add a stage, fill in its options here, and give it its place in open_stages(),
  * on_drain_check() and pp_pipeline_close(). */
+#include "counters/counters.h"
 #include "events/hub.h"
 #include "pipeline/deliver/webhook_post.h"
 #include "pipeline/hosts/host_json.h"
@@ -246,6 +247,27 @@ static bool open_delivery(struct pp_pipeline *p)
            is_open(p, PP_ROLE_DELIVER, p->deliverer);
 }
 
+/* Opens the counters. Returns false if out of memory. */
+static bool open_counters(struct pp_pipeline *p)
+{
+    p->counters = p->own_counters;
+    if (!p->counter_cache)
+        return true;
+    pp_assert(p->counter_store, "a cache of counters without their store");
+    p->fleet_counters = pp_fleet_counters_open(&(struct pp_fleet_counters_options){.loop = p->loop,
+                                                                                   .log = p->log,
+                                                                                   .params = p->params,
+                                                                                   .metrics = &p->metrics,
+                                                                                   .cache = p->counter_cache,
+                                                                                   .store = p->counter_store,
+                                                                                   .leads = leads,
+                                                                                   .data = p});
+    if (!p->fleet_counters)
+        return false;
+    p->counters = pp_fleet_counters_port(p->fleet_counters);
+    return true;
+}
+
 static enum pp_err open_stages(struct pp_pipeline *p)
 {
     uint64_t seed;
@@ -281,7 +303,7 @@ static enum pp_err open_stages(struct pp_pipeline *p)
         return PP_ENOMEM;
     if (has_role(p, PP_ROLE_WORKER) && (err = open_worker(p)) != PP_OK)
         return err;
-    if (!open_planning(p) || !open_delivery(p))
+    if (!open_planning(p) || !open_delivery(p) || !open_counters(p))
         return PP_ENOMEM;
     if (!p->params->sole_worker) {
         p->fleet = pp_fleet_open(p);
@@ -308,6 +330,7 @@ enum pp_err pp_pipeline_open(struct pp_pipeline *p)
 void pp_pipeline_close(struct pp_pipeline *p)
 {
     pp_assert(!p->orphans && !p->on_drained, "closed before it was drained");
+    pp_fleet_counters_close(p->fleet_counters);
     pp_deliverer_close(p->deliverer);
     pp_poster_close(p->poster);
     pp_hub_close(p->hub);
@@ -343,7 +366,8 @@ static bool takes_and_fetches(const struct pp_pipeline *p)
 static size_t jobs_in_flight(const struct pp_pipeline *p)
 {
     return (p->gate && pp_gate_busy(p->gate)) + pp_cron_busy(p->cron) + pp_routes_busy(p->routes) +
-           pp_hosts_busy(p->hosts) + pp_fleet_busy(p->fleet) + pp_known_builder_busy(p->known);
+           pp_hosts_busy(p->hosts) + pp_fleet_busy(p->fleet) + pp_known_builder_busy(p->known) +
+           pp_fleet_counters_flushing(p->fleet_counters);
 }
 
 /* Checks whether the drain is complete: asks the stages in the order in which they end. Calls
@@ -363,6 +387,7 @@ static void on_drain_check(void *data)
         pp_routes_tick(p->routes);
         pp_hosts_stop(p->hosts);
         pp_known_builder_stop(p->known);
+        pp_fleet_counters_stop(p->fleet_counters);
         pp_fleet_stop(p->fleet);
     }
     if (jobs_in_flight(p) > 0 || pp_deliverer_busy(p->deliverer) > 0 ||
@@ -381,7 +406,8 @@ bool pp_pipeline_still(struct pp_pipeline *p)
         pp_hub_stop(p->hub);
     if (p->poster)
         pp_poster_give_up(p->poster);
-    return (!p->hub || pp_hub_busy(p->hub) == 0) && pp_publisher_busy(p->publisher) == 0;
+    return (!p->hub || pp_hub_busy(p->hub) == 0) && pp_publisher_busy(p->publisher) == 0 &&
+           pp_fleet_counters_busy(p->fleet_counters) == 0;
 }
 
 static void log_waits(struct pp_pipeline *p)

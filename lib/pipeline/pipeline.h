@@ -19,6 +19,9 @@
 #include "core/wall.h"
 #include "photopool/port/blob_store.h"
 #include "photopool/port/coordinator.h"
+#include "photopool/port/counter_cache.h"
+#include "photopool/port/counter_store.h"
+#include "photopool/port/counters.h"
 #include "photopool/port/dedupe.h"
 #include "photopool/port/delivery_store.h"
 #include "photopool/port/event_log.h"
@@ -47,6 +50,7 @@ struct pp_hub;
 struct pp_poster;
 struct pp_deliverer;
 struct pp_orphans;
+struct pp_fleet_counters;
 
 struct pp_pipeline {
     /* The wiring (wire.c) sets these members before it calls pp_pipeline_open(): */
@@ -62,6 +66,11 @@ struct pp_pipeline {
     struct pp_filter *filter;
     struct pp_dedupe *dedupe; /* with the role worker; NULL: each task fetches its URL itself */
     struct pp_blob_store *blobs;
+    /* With the roles api and cron: the counters of a process that is alone, or the cache and the
+     * store of a fleet's counters; else NULL. */
+    struct pp_counters *own_counters;
+    struct pp_counter_cache *counter_cache;
+    struct pp_counter_store *counter_store;
     struct pp_event_log *events; /* set with the roles api, deliver and cron; else NULL */
     /* keeps cursors, deliveries and endpoints; set if `events` is set */
     struct pp_delivery_store *deliveries;
@@ -92,8 +101,10 @@ struct pp_pipeline {
     struct pp_poster *poster;       /* set with the roles api and deliver; else NULL */
     struct pp_deliverer *deliverer; /* set with the role deliver; else NULL */
     struct pp_cron *cron;
-    struct pp_fleet *fleet;     /* NULL if this process is alone */
-    struct pp_orphans *orphans; /* set while the search for orphans runs; else NULL */
+    struct pp_fleet *fleet;                   /* NULL if this process is alone */
+    struct pp_fleet_counters *fleet_counters; /* set if there is a cache of counters; else NULL */
+    struct pp_counters *counters;             /* own_counters, or those of the fleet; NULL: there are none */
+    struct pp_orphans *orphans;               /* set while the search for orphans runs; else NULL */
     bool draining, cron_stopped;
     /* True if the coordinator may lack tasks. Cron or the fleet's leader then reads the backlog
      * from the store. */

@@ -153,6 +153,7 @@ static void set_params(struct scale_node *n)
                                    .hosts_doubt_ms = 3000,
                                    .hosts_believe_ms = 7200000,
                                    .ladder_max_ms = 86400000,
+                                   .counters_flush_ms = 2000,
                                    .router_interval_ms = 60000,
                                    .router_half_life_ms = 600000,
                                    .router_min_samples = 5,

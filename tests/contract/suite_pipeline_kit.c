@@ -55,6 +55,7 @@ static void default_params(struct world *w)
         .hosts_wait_ms = 900000,
         .hosts_believe_ms = 7200000,
         .ladder_max_ms = 86400000,
+        .counters_flush_ms = 2000,
         .router_interval_ms = 1000,
         .router_half_life_ms = 600000,
         .router_min_samples = 5,

@@ -68,6 +68,7 @@ static void set_params(struct sim_part *part)
                             .hosts_concurrency = s->host_places,
                             .hosts_believe_ms = s->believe_ms,
                             .ladder_max_ms = 86400000,
+                            .counters_flush_ms = 2000,
                             .router_interval_ms = c->router_interval_ms,
                             .router_half_life_ms = 600000,
                             .router_save_ms = c->router_save_ms,

@@ -31,7 +31,8 @@
     X(SINKS, "sinks")           \
     X(DELIVERIES, "deliveries") \
     X(DAYS, "days")             \
-    X(REJECTED, "rejected")
+    X(REJECTED, "rejected")     \
+    X(COUNTERS, "counters")
 enum pp_mg_coll {
 #define X(id, name) PP_MG_##id,
     PP_MG_COLLECTIONS(X)
@@ -498,6 +499,18 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
       "{'$max': {'c': '?cursor:i'}, '$set': {" MG_ENDPOINT "}}")                                             \
     X(WEBHOOK_SET, UPDATE, SINKS, "_id_", "{'_id': '?sink:s', 'w.v': '?was:i'}",                             \
       "{'$set': {" MG_ENDPOINT "}}")                                                                         \
+    /* counters */                                                                                           \
+    X(COUNTER_SUMS, FIND, COUNTERS, "", "{'_id': {'$in': '?keys:S'}}", "",                                   \
+      "'projection': {'n': 1, 'f': 1}, " MG_MAJORITY)                                                        \
+    X(COUNTER_MONTHS, FIND, COUNTERS, "", "{'_id': {'$gte': '?from:s', '$lte': '?to:s'}}", "",               \
+      "'sort': {'_id': 1}, " MG_MAJORITY)                                                                    \
+    X(COUNTER_ADD, UPSERT, COUNTERS, "", "{'_id': '?id:s', 'f': {'$lt': '?flush:i'}}",                       \
+      "{'$inc': '?by:D', '$set': {'f': '?flush:i'}}")                                                        \
+    X(COUNTER_DELETE, DELETE_MANY, COUNTERS, "",                                                             \
+      "{'$or': [{'_id': '?key:s'}, {'_id': {'$gte': '?from:s', '$lt': '?end:s'}}],"                          \
+      " 'f': {'$lt': '?flush:i'}}")                                                                          \
+    X(COUNTER_LAST, FIND, META, "_id_", "{'_id': 'counters'}", "", "'limit': 1, " MG_MAJORITY)               \
+    X(COUNTER_LAST_SET, UPSERT, META, "_id_", "{'_id': 'counters'}", "{'$max': {'last': '?flush:i'}}")       \
     /* deliveries */                                                                                         \
     X(DELIVERY_INSERT, INSERT, DELIVERIES, "", "", MG_DELIVERY)                                              \
     X(DELIVERY_PUT, REPLACE, DELIVERIES, "_id_", "{" MG_DELIVERY_ID "}", MG_DELIVERY)                        \

@@ -1,5 +1,5 @@
-/* mongo_store.h: the task store and the delivery store on MongoDB. Any number of processes may
- * share a database. README.md beside this file describes the documents, the indexes and the
+/* mongo_store.h: the task store, the delivery store and the store of counters on MongoDB. Any number of
+ * processes may share a database. README.md beside this file describes the documents, the indexes and the
  * steps. */
 #ifndef PP_ADAPTER_MONGO_STORE_H
 #define PP_ADAPTER_MONGO_STORE_H
@@ -8,13 +8,14 @@
 #include <stdint.h>
 
 #include "base/log.h"
+#include "photopool/port/counter_store.h"
 #include "photopool/port/delivery_store.h"
 #include "photopool/port/task_store.h"
 #include "runtime/loop.h"
 
 enum { PP_MONGO_ERROR_MAX = 256 };
 
-/* Options of both stores. A zero stands for the default. */
+/* Options of all stores. A zero stands for the default. */
 struct pp_mongo_options {
     /* mongodb://... or mongodb+srv://...; the database is the URI's, else "photopool" */
     const char *uri;
@@ -46,6 +47,11 @@ pp_must_check enum pp_err pp_mongo_task_store_open(struct pp_loop *loop, const s
 pp_must_check enum pp_err pp_mongo_delivery_store_open(struct pp_loop *loop, const struct pp_mongo_options *o,
                                                        struct pp_delivery_store **out,
                                                        char error[PP_MONGO_ERROR_MAX]);
+
+/* Opens the store of counters, in the same database. */
+pp_must_check enum pp_err pp_mongo_counter_store_open(struct pp_loop *loop, const struct pp_mongo_options *o,
+                                                      struct pp_counter_store **out,
+                                                      char error[PP_MONGO_ERROR_MAX]);
 
 /* Frees the memory that libmongoc keeps for the process. Call once, after the last store is
  * closed. */

@@ -47,7 +47,7 @@ struct pp_mg_counts {
     int64_t until_ms; /* monotonic time until which the numbers may be reused */
 };
 
-/* Numbers of the operations of both ports; each has a counter of round trips. */
+/* Numbers of the operations of all ports; each has a counter of round trips. */
 #define PP_MG_STORE_OPS(X) PP_STORE_OPS(X) X(generation, pp_store_generation)
 enum {
     PP_MG_OP_OPEN, /* opening the store */
@@ -58,12 +58,17 @@ enum {
 #define X(name, type) PP_MG_OP_delivery_##name,
     PP_DELIVERY_OPS(X)
 #undef X
+        PP_MG_OP_AFTER, /* no operation: those of the counters follow */
+#define X(name, type) PP_MG_OP_counters_##name,
+    PP_CSTORE_OPS(X)
+#undef X
         PP_MG_OP_COUNT
 };
 
 struct pp_mg {
     struct pp_task_store base;           /* used if opened as a task store */
     struct pp_delivery_store deliveries; /* used if opened as a delivery store */
+    struct pp_counter_store counters;    /* used if opened as a store of counters */
     struct pp_loop *loop;
     struct pp_log *log;
     pp_key_of *key_of; /* mongo_store.h */

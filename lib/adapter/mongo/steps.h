@@ -15,6 +15,9 @@ PP_MG_STORE_OPS(X)
 #define X(name, type) void pp_mg_delivery_##name(struct pp_mg_thread *t, struct type *r);
 PP_DELIVERY_OPS(X)
 #undef X
+#define X(name, type) void pp_mg_counters_##name(struct pp_mg_thread *t, struct type *r);
+PP_CSTORE_OPS(X)
+#undef X
 
 /* --- seq.c: numbers of finished items --- */
 

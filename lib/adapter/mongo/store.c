@@ -55,6 +55,9 @@ PP_MG_STORE_OPS(X)
 #define X(name, type) OPERATION(delivery_##name, type, pp_delivery_store, deliveries)
 PP_DELIVERY_OPS(X)
 #undef X
+#define X(name, type) OPERATION(counters_##name, type, pp_counter_store, counters)
+PP_CSTORE_OPS(X)
+#undef X
 
 static const struct op {
     const char *name, *label; /* in the metrics; in the log */
@@ -65,6 +68,9 @@ static const struct op {
 #undef X
 #define X(op, type) [PP_MG_OP_delivery_##op] = {#op, "delivery_" #op, run_delivery_##op},
         PP_DELIVERY_OPS(X)
+#undef X
+#define X(op, type) [PP_MG_OP_counters_##op] = {#op, "counters_" #op, run_counters_##op},
+            PP_CSTORE_OPS(X)
 #undef X
 };
 
@@ -226,7 +232,10 @@ static void close_store(struct pp_mg *m)
 PORT(task, pp_task_store, base, PP_MG_OP_OPEN + 1, PP_MG_OP_BETWEEN, PP_MG_STORE_OPS)
 #undef X
 #define X(name, type) .name = submit_delivery_##name,
-PORT(delivery, pp_delivery_store, deliveries, PP_MG_OP_BETWEEN + 1, PP_MG_OP_COUNT, PP_DELIVERY_OPS)
+PORT(delivery, pp_delivery_store, deliveries, PP_MG_OP_BETWEEN + 1, PP_MG_OP_AFTER, PP_DELIVERY_OPS)
+#undef X
+#define X(name, type) .name = submit_counters_##name,
+PORT(counter, pp_counter_store, counters, PP_MG_OP_AFTER + 1, PP_MG_OP_COUNT, PP_CSTORE_OPS)
 #undef X
 
 /* --- opening --- */
@@ -321,7 +330,7 @@ static enum pp_err open_lane(struct pp_mg *m, unsigned threads, size_t capacity)
     return m->home ? PP_OK : PP_ENOMEM;
 }
 
-/* Opens a store for either port. */
+/* Opens a store for any port. */
 static enum pp_err open_store(struct pp_loop *loop, const struct pp_mongo_options *o, struct pp_mg **out,
                               char error[PP_MONGO_ERROR_MAX])
 {
@@ -352,6 +361,7 @@ static enum pp_err open_store(struct pp_loop *loop, const struct pp_mongo_option
     }
     m->base.ops = &task_ops;
     m->deliveries.ops = &delivery_ops;
+    m->counters.ops = &counter_ops;
     *out = m;
     return PP_OK;
 }
@@ -373,6 +383,16 @@ enum pp_err pp_mongo_delivery_store_open(struct pp_loop *loop, const struct pp_m
     enum pp_err err = open_store(loop, o, &m, error);
     if (m)
         *out = &m->deliveries;
+    return err;
+}
+
+enum pp_err pp_mongo_counter_store_open(struct pp_loop *loop, const struct pp_mongo_options *o,
+                                        struct pp_counter_store **out, char error[PP_MONGO_ERROR_MAX])
+{
+    struct pp_mg *m = NULL;
+    enum pp_err err = open_store(loop, o, &m, error);
+    if (m)
+        *out = &m->counters;
     return err;
 }
 

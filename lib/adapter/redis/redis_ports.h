@@ -1,6 +1,6 @@
 /* redis_ports.h: opens the ports that a fleet has on Redis 6.2 or later: its coordinator, ingest
- * queue, event log, filter of known photos and dedupe port. README.md has the keys, the scripts,
- * and what each request costs.
+ * queue, event log, filter of known photos, dedupe port and cache of counters. README.md has the keys, the
+ * scripts, and what each request costs.
  *
  * A port opens without waiting for a connection, and reconnects by itself until it is closed.
  * Callers submit requests on `loop`, which calls done() and must outlive the port. Each change is
@@ -15,6 +15,7 @@
 
 #include "base/log.h"
 #include "photopool/port/coordinator.h"
+#include "photopool/port/counter_cache.h"
 #include "photopool/port/dedupe.h"
 #include "photopool/port/event_log.h"
 #include "photopool/port/filter.h"
@@ -108,5 +109,21 @@ struct pp_redis_dedupe_options {
  * before the first request. */
 pp_must_check enum pp_err pp_redis_dedupe_open(struct pp_loop *loop, const struct pp_redis_dedupe_options *o,
                                                struct pp_dedupe **out);
+
+struct pp_redis_counters_options {
+    const char *url;
+    /* All keys begin with this text, without braces, blanks and line breaks. Default:
+     * "photopool:counters". */
+    const char *prefix;
+    struct pp_log *log;
+    int64_t timeout_ms; /* longest wait for an answer of Redis, in ms; default 5,000 */
+};
+
+/* Opens the cache of counters. It does not repeat requests that failed. Redis is the only place of
+ * the increments of the last seconds, so it must sync its append-only file at each write for them
+ * to survive its crash. */
+pp_must_check enum pp_err pp_redis_counters_open(struct pp_loop *loop,
+                                                 const struct pp_redis_counters_options *o,
+                                                 struct pp_counter_cache **out);
 
 #endif

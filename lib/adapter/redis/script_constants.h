@@ -120,4 +120,28 @@ _Static_assert(PP_INDEX_PART(UINT32_MAX) == PP_INDEX_PARTS - 1, "the parts do no
 /* A new table's size is estimated from this many bytes of the previous one. */
 #define PP_DEDUPE_SAMPLE 65536
 
+/* --- the counters --- */
+
+/* A row: the bucket of the key; the increment; the stored sum and the last flush in it. The key
+ * follows as a LAYOUT_NAME. */
+#define PP_LAYOUT_COUNTER_ROW "<I4i8i8i8"
+/* A cached sum: the sum, and the hour of its last use. */
+#define PP_LAYOUT_COUNTER_SUM "<i8I4"
+/* What is pending on a day. */
+#define PP_LAYOUT_COUNTER_DAY "<I4i8"
+#define PP_COUNTER_HOUR_MS    (60 * PP_MINUTE_MS)
+/* Buckets of cached sums. With a million sums a bucket has 61, which Redis packs into a listpack
+ * (hash-max-listpack-entries 128). */
+#define PP_COUNTER_BUCKETS 16384
+/* A sweep looks at this many buckets. */
+#define PP_COUNTER_SWEEP 8
+/* A flush has at most this many counters. */
+#define PP_COUNTER_FLUSH_MAX 4000
+/* Increments are refused while this many counters are pending, and removals while this many removed
+ * counters are. */
+#define PP_COUNTER_PENDING_MAX 10000000
+#define PP_COUNTER_REMOVED_MAX 10000
+/* Tokens are kept for 25 h (port/counters.h). */
+#define PP_COUNTER_TOKENS_MS (25 * 60 * PP_MINUTE_MS)
+
 #endif

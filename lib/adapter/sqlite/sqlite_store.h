@@ -1,9 +1,10 @@
-/* sqlite_store.h: opens the task store, ingest queue, delivery store and event log, each in an
- * SQLite file of its own, for one process on one machine. README.md describes the schemas and what
+/* sqlite_store.h: opens the task store, ingest queue, delivery store, event log and counters, each in
+ * an SQLite file of its own, for one process on one machine. README.md describes the schemas and what
  * each index serves. */
 #ifndef PP_ADAPTER_SQLITE_STORE_H
 #define PP_ADAPTER_SQLITE_STORE_H
 
+#include "photopool/port/counters.h"
 #include "photopool/port/delivery_store.h"
 #include "photopool/port/event_log.h"
 #include "photopool/port/ingest_queue.h"
@@ -35,5 +36,9 @@ pp_must_check enum pp_err pp_sqlite_delivery_store_open(struct pp_loop *loop, co
  * together with the events. watch() reports appends of this process, which is the only one. */
 pp_must_check enum pp_err pp_sqlite_event_log_open(struct pp_loop *loop, const char *path,
                                                    struct pp_event_log **out);
+
+/* Opens the counters. A finished increment survives a power cut; many requests share one fsync. */
+pp_must_check enum pp_err pp_sqlite_counters_open(struct pp_loop *loop, const char *path,
+                                                  struct pp_counters **out);
 
 #endif

@@ -195,6 +195,32 @@ static void write_fetch_seconds(const struct pp_metrics *m, const struct pp_tier
     }
 }
 
+void pp_metrics_counter_flush(struct pp_metrics *m, int64_t ms)
+{
+    size_t i = 0;
+
+    while (i < PP_FETCH_BUCKET_COUNT && ms > fetch_bounds[i])
+        i++;
+    m->flush_buckets[i]++;
+    m->flush_ms_sum += (uint64_t)ms;
+}
+
+static void write_flush_seconds(const struct pp_metrics *m, struct pp_buf *out)
+{
+    uint64_t sum = 0;
+
+    family(out, "counter_flush_seconds", "histogram", "Duration of flushes of counters to the store.");
+    for (size_t i = 0; i < PP_FETCH_BUCKET_COUNT; i++) {
+        sum += m->flush_buckets[i];
+        pp_buf_printf(out, "photopool_counter_flush_seconds_bucket{le=\"%g\"} %" PRIu64 "\n",
+                      (double)fetch_bounds[i] / 1000.0, sum);
+    }
+    sum += m->flush_buckets[PP_FETCH_BUCKET_COUNT];
+    pp_buf_printf(out, "photopool_counter_flush_seconds_bucket{le=\"+Inf\"} %" PRIu64 "\n", sum);
+    pp_buf_printf(out, "photopool_counter_flush_seconds_sum %.3f\n", (double)m->flush_ms_sum / 1000.0);
+    pp_buf_printf(out, "photopool_counter_flush_seconds_count %" PRIu64 "\n", sum);
+}
+
 void pp_metrics_write_lags(const struct pp_loop_lags *lags, struct pp_buf *out)
 {
     static const int bounds[PP_LAG_BOUND_COUNT] = PP_LAG_BOUNDS;
@@ -294,6 +320,7 @@ void pp_metrics_write(const struct pp_metrics *m, const struct pp_tier *tiers, u
     write_rejected(m, out);
     write_photos(m, tiers, n_tiers, out);
     write_fetch_seconds(m, tiers, n_tiers, out);
+    write_flush_seconds(m, out);
     write_by_tier(out, "in_flight", "Transfers in flight.", m->in_flight, tiers, n_tiers);
     if (m->leads)
         write_by_tier(out, "open_tasks", "Tasks that wait for a worker.", m->open_tasks, tiers, n_tiers);

@@ -115,6 +115,9 @@ struct pp_metrics {
     uint64_t fetch_buckets[PP_TIERS_MAX][PP_FETCH_BUCKET_COUNT + 1];
     uint64_t fetch_ms_sum[PP_TIERS_MAX];
     uint64_t in_flight[PP_TIERS_MAX];
+    /* How long flushes of counters took; the bounds are those of fetch_seconds. */
+    uint64_t flush_buckets[PP_FETCH_BUCKET_COUNT + 1];
+    uint64_t flush_ms_sum;
     uint64_t handed_back[PP_BACK_REASONS];
     uint64_t filter_lookups[PP_FILTER_ANSWERS];
     /* number of open tasks by tier; only the leader shows it */
@@ -134,6 +137,9 @@ struct pp_metrics {
 void pp_metrics_photo(struct pp_metrics *m, enum pp_outcome_kind outcome, uint16_t code, uint8_t tier);
 /* Counts a transfer that has ended, with or without success. */
 void pp_metrics_transfer(struct pp_metrics *m, uint8_t tier, int64_t ms, uint64_t bytes);
+
+/* Counts a flush of counters that has ended, and took `ms`. */
+void pp_metrics_counter_flush(struct pp_metrics *m, int64_t ms);
 
 /* Counts a transfer that was handed back after it had received this many bytes. */
 void pp_metrics_handed_back(struct pp_metrics *m, enum pp_back why, uint64_t bytes);

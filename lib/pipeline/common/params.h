@@ -87,6 +87,7 @@ struct pp_params {
     uint64_t max_body;
     uint32_t max_items, max_photos_per_item;
     int64_t idempotency_ms, results_ms;
+    int64_t counters_flush_ms; /* pending increments of counters are stored this often; reloadable */
     /* --- parameters of events and delivery --- */
     uint32_t max_posts; /* all webhooks together have at most this many posts in flight */
     uint32_t max_subscribers;
