@@ -24,24 +24,25 @@ let page = null;
 
 function showError(error) {
   const forbidden = error instanceof Problem && error.status === 403;
-  if (!(error instanceof Problem))
+  if (error && !(error instanceof Problem))
     console.error(error);
   $("error").hidden = !error;
   $("error").textContent = error ? (forbidden ? "This key may not see this: " : "") + error.message : "";
 }
 
-export function say(text) {
+/* Says what came of an action. */
+function say(text, bad = false) {
   $("said").textContent = text;
+  $("said").className = bad ? "bad" : "";
 }
 
 /* Runs what a button does, says what came of it, and refreshes the page. */
 export async function act(action, done) {
   try {
     const result = await action();
-    showError(null);
     say(typeof done === "function" ? done(result) : done);
   } catch (error) {
-    showError(error);
+    say(error.message, true);
   }
   refreshSoon(0);
 }
@@ -88,7 +89,7 @@ onKeyNeeded(why => dialog("This server needs a key",
 
 /* --- keeping a page fresh --- */
 
-let timer = null, timerAt = Infinity, running = false, again = false, lastMs = 0;
+let timer = null, timerAt = Infinity, lastMs = 0;
 
 /* Refreshes the page within `ms`. */
 export function refreshSoon(ms) {
@@ -100,32 +101,32 @@ export function refreshSoon(ms) {
   timer = setTimeout(refresh, ms);
 }
 
+/* A page is refreshed once at a time; if it is to be refreshed meanwhile, then once more. */
 async function refresh() {
+  const current = page;
   clearTimeout(timer);
   timer = null;
-  if (document.hidden || !page)
+  if (document.hidden || !current?.refresh)
     return;
-  if (running) {
-    again = true;
+  if (current.running) {
+    current.again = true;
     return;
   }
-  running = true;
+  current.running = true;
   lastMs = Date.now();
-  const current = page;
+  let error = null;
   try {
-    await current.refresh?.();
-    if (current === page)
-      showError(null);
-  } catch (error) {
-    if (current === page)
-      showError(error);
+    await current.refresh();
+  } catch (e) {
+    error = e;
   }
-  running = false;
-  $("main").ariaBusy = "false";
+  current.running = false;
   $("forget").hidden = !hasKey();
-  const next = again ? 0 : page.period;
-  again = false;
-  refreshSoon(next);
+  if (current !== page)
+    return;
+  showError(error);
+  refreshSoon(current.again ? 0 : current.period);
+  current.again = false;
 }
 
 function onEvent() {
@@ -188,11 +189,14 @@ async function openPage() {
     return;
   }
   $("main").replaceChildren(next.root);
-  $("main").ariaBusy = "true";
+  $("main").setAttribute("aria-busy", "true");
   document.title = `${next.title} · photopool`;
   await refresh();
-  if (next === page)
-    next.closing.push(follow(next.keys, onEvent, open => { $("live").textContent = open ? "live" : ""; }));
+  if (next !== page)
+    return;
+  $("main").setAttribute("aria-busy", "false");
+  $("main").dataset.shows = location.hash;
+  next.closing.push(follow(next.keys, onEvent, open => { $("live").textContent = open ? "live" : ""; }));
 }
 
 function buildNav(hasConfig) {
