@@ -1,14 +1,21 @@
 /* item.js: the newest revision of an item, and why each of its photos is as it is. */
-import {get, segment, withQuery} from "../api.js";
+import {get, maybe, segment, withQuery} from "../api.js";
 import {PHOTO_COLUMNS, photoRows} from "../photos.js";
-import {button, code, facts, h, put, section, state, table, to, when} from "../view.js";
+import {button, code, facts, h, number, put, section, state, table, to, when} from "../view.js";
 
-/* Says in plain sentences what would happen to a photo now. */
+function attempts(list) {
+  return table([["attempt", a => when(a.at)], ["tier, s", a => a.tier, "n"], ["code", a => code(a.code ?? "stored")], ["status", a => a.http_status ?? "", "n"],
+    ["ms", a => number(a.ms), "n"], ["address", a => a.address ?? ""]], list, "No attempts are recorded.");
+}
+
+/* Says in plain sentences what would happen to a photo now, and what its last attempts were. */
 async function explain(box, client, url) {
   try {
     const e = await get(withQuery("/v1/explain", {client, url}));
+    const known = await maybe(withQuery("/v1/photos", {client, url}), "photos");
     const sentences = Array.isArray(e.sentences) ? e.sentences.join(" ") : e.why;
-    put(box, h("p", null, state(e.verdict), ": ", sentences, e.next_at ? [" Next: ", when(e.next_at), "."] : null));
+    put(box, h("p", null, state(e.verdict), ": ", sentences, e.next_at ? [" Next: ", when(e.next_at), "."] : null),
+      Array.isArray(known?.attempts) ? attempts(known.attempts) : null);
   } catch (error) {
     put(box, h("p", {class: "bad"}, error.message));
   }

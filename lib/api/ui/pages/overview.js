@@ -11,11 +11,11 @@ const TROUBLE = 10;  // hosts shown
 /* --- the last hour ---
  *
  * The server counts outcomes; this page samples the counts, and keeps the samples of the last hour in
- * this tab. A sample is [time in ms, photos stored, photos failed], counted since `from`. */
+ * the browser (localStorage). A sample is [time in ms, photos stored, photos failed], counted since `from`. */
 
 function readSamples() {
   try {
-    const kept = JSON.parse(sessionStorage.getItem(SAMPLES));
+    const kept = JSON.parse(localStorage.getItem(SAMPLES));
     return kept && Array.isArray(kept.rows) ? kept : {from: dayBefore(0), rows: []};
   } catch {
     return {from: dayBefore(0), rows: []};
@@ -47,7 +47,7 @@ async function sample() {
       kept.rows = []; // another server, or one that has started again
     kept.rows.push([Date.now(), now.stored, now.failed]);
     kept.rows = kept.rows.filter(([at]) => at > Date.now() - HOUR_MS);
-    sessionStorage.setItem(SAMPLES, JSON.stringify(kept));
+    localStorage.setItem(SAMPLES, JSON.stringify(kept));
   }
   return kept.rows;
 }
@@ -138,8 +138,8 @@ export function open(page) {
     const last = i => number(data[i].at(-1), 1);
     drawn.set(data);
     put(boxes.now, data[0].length ? h("p", null, h("span", {class: "big good"}, last(1)), " stored and ",
-      h("span", {class: "big bad"}, last(2)), ` failed a second. Drawn while this tab is open, for ${duration((rows.at(-1)[0] - rows[0][0]) / 1000)} so far.`)
-      : notice("Drawn from the next sample on, while this tab is open."));
+      h("span", {class: "big bad"}, last(2)), ` failed a second. This browser has watched for ${duration((rows.at(-1)[0] - rows[0][0]) / 1000)} of the last hour.`)
+      : notice("This browser watches from now on; the first figures come in some seconds."));
   };
   page.refresh = async () => {
     await Promise.all([
