@@ -17,6 +17,9 @@
 /* Returns the value of a query parameter, or NULL if it is absent; if it is repeated, the first
  * value. */
 const char *pp_call_param(const struct pp_call *call, const char *name);
+/* Returns true if the If-None-Match header (NULL: there is none) names this entity tag, which
+ * includes its quotes, or "*" (RFC 9110 section 13.1.2). */
+bool pp_etag_matches(const char *if_none_match, const char *tag);
 /* Stores at most `cap` values of a repeated parameter; returns how many. */
 size_t pp_call_params(const struct pp_call *call, const char *name, const char **values, size_t cap);
 /* Parses a decimal number of at most 16 digits. */

@@ -231,15 +231,6 @@ static enum range parse_range(const char *p, uint64_t size, uint64_t *from, uint
     return RANGE_PART;
 }
 
-static bool matches(const char *if_none_match, const char *hex)
-{
-    char tag[2 * PP_SHA256_BYTES + 3];
-    if (!if_none_match)
-        return false;
-    snprintf(tag, sizeof(tag), "\"%s\"", hex);
-    return strcmp(if_none_match, "*") == 0 || strstr(if_none_match, tag) != NULL;
-}
-
 /* Returns true if the If-Range header names other bytes than the stored ones (RFC 9110 section
  * 13.1.5); the caller then ignores the range. */
 static bool is_other(const char *if_range, const char *hex)
@@ -254,17 +245,19 @@ static void on_photo_found(struct pp_call *call)
     struct photo_state *s = call->state;
     const struct pp_http_request *req = call->req;
     uint64_t size = s->object.object.bytes;
+    char tag[sizeof(s->hex) + 2];
 
     if (size == 0) {
         pp_call_not_found(call);
         return;
     }
     s->n = size;
-    pp_call_header(call, "ETag: \"%s\"", s->hex);
+    snprintf(tag, sizeof(tag), "\"%s\"", s->hex);
+    pp_call_header(call, "ETag: %s", tag);
     /* A shared cache would give the photo to callers without a key (RFC 9111 section 3.5). */
     pp_call_header(call, "Cache-Control: %s, max-age=31536000, immutable",
                    call->o->params->n_keys > 0 ? "private" : "public");
-    if (matches(req->if_none_match, s->hex)) {
+    if (pp_etag_matches(req->if_none_match, tag)) {
         struct pp_http_response res = {.status = 304};
         pp_call_reply(call, &res);
         return;

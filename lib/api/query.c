@@ -133,3 +133,8 @@ bool pp_call_key(struct pp_call *call)
     return (n >= 1 && n <= 255 && visible) || pp_call_problem(call, PP_API_BAD_IDEMPOTENCY_KEY, NULL,
                                                               "the key is not 1 to 255 visible characters");
 }
+
+bool pp_etag_matches(const char *if_none_match, const char *tag)
+{
+    return if_none_match && (strcmp(if_none_match, "*") == 0 || strstr(if_none_match, tag));
+}

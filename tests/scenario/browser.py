@@ -6,6 +6,7 @@ is JSON and ends with a NUL.
 
 Standard library only. Raises Skipped on a machine without Chromium.
 """
+import base64
 import json
 import os
 import shutil
@@ -82,6 +83,31 @@ class Browser(Process):
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         self.call("Page.enable")
         return self
+
+    def at_start(self, script):
+        """Runs a script in each page that is opened from now on, before the page's own scripts."""
+        self.call("Page.addScriptToEvaluateOnNewDocument", source=script)
+
+    def go(self, url):
+        self.call("Page.navigate", url=url)
+
+    def size(self, width, height, mobile=False):
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
+
+    def dark(self, on):
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if on else "light"}])
+
+    def press(self, key, code):
+        """Presses and releases a key, such as ("Tab", 9)."""
+        more = {"text": "\r"} if key == "Enter" else {}
+        self.call("Input.dispatchKeyEvent", type="keyDown", key=key, code=key, windowsVirtualKeyCode=code, **more)
+        self.call("Input.dispatchKeyEvent", type="keyUp", key=key, code=key, windowsVirtualKeyCode=code)
+
+    def picture(self, path):
+        """Writes what the page shows to a PNG."""
+        data = self.call("Page.captureScreenshot", format="png")["data"]
+        with open(path, "wb") as f:
+            f.write(base64.b64decode(data))
 
     def reload(self):
         self.call("Page.reload")

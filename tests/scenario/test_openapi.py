@@ -429,6 +429,11 @@ def operators(r):
     same([x["code"] for x in page["requests"]], api.document["components"]["schemas"]["Problem"]["properties"]["code"]["enum"], "codes of problems")
     for id_ in ("healthz", "readyz", "openapi", "asyncapi", "dashboard"):
         api(id_, key=None)
+    for id_, path in (("dashboard", []), ("dashboardFile", ["main.js"]), ("dashboardFolder", ["pages", "hosts.js"])):
+        api(id_, *path, key=None)
+        api(id_, *path, key=None, headers=[("If-None-Match", api.headers["ETag"])], due=304)
+    api("dashboardFile", "none.js", key=None, due=404)
+    api("dashboardFolder", "pages", "none.js", key=None, due=404)
     api("metrics")
     for path, item in api.document["paths"].items():
         got = r.pool.request("PATCH", re.sub(r"\{\w+\}", "x", path))

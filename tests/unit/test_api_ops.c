@@ -927,6 +927,8 @@ static void openapi(void **state)
         {"/openapi.json", "get"},
         {"/asyncapi.json", "get"},
         {"/", "get"},
+        {"/ui/{file}", "get"},
+        {"/ui/{folder}/{file}", "get"},
     };
     struct api_run *t = *state;
     const char *method, *status;
@@ -968,8 +970,70 @@ static void dashboard(void **state)
     struct api_run *t = *state;
     assert_int_equal(api_get(t, "/"), 200);
     assert_string_equal(t->server.type, "text/html; charset=utf-8");
-    assert_true(api_has_header(t, "Content-Security-Policy: default-src 'none'"));
+    assert_true(api_has_header(t, "Content-Security-Policy: default-src 'none'; script-src 'self';"));
+    assert_true(api_has_header(t, "Cache-Control: no-cache"));
+    assert_true(api_has_header(t, "Vary: Accept-Encoding"));
+    assert_false(api_has_header(t, "Content-Encoding"));
     assert_non_null(strstr(t->server.body, "<title>photopool</title>"));
+    assert_null(strstr(t->server.body, "<script>"));
+    assert_null(strstr(t->server.body, " style="));
+    assert_int_equal(api_get(t, "/ui/style.css"), 200);
+    assert_string_equal(t->server.type, "text/css; charset=utf-8");
+    assert_int_equal(api_get(t, "/ui/pages/hosts.js"), 200);
+    assert_string_equal(t->server.type, "text/javascript; charset=utf-8");
+    static const char *const absent[] = {"/ui/none.js", "/ui/pages/none.js", "/ui/pages", "/ui/..%2Fapi.h",
+                                         "/ui/vendor%2Fx"};
+    for (size_t i = 0; i < sizeof(absent) / sizeof(*absent); i++)
+        assert_int_equal(api_get(t, absent[i]), 404);
+}
+
+/* Returns the ETag of the last answer. */
+static const char *etag_of(struct api_run *t, char tag[100])
+{
+    const char *at = strstr(t->server.headers, "ETag: ");
+    assert_non_null(at);
+    assert_int_equal(sscanf(at, "ETag: %99[^\n]", tag), 1);
+    return tag;
+}
+
+/* A file is sent packed to those who accept gzip, and not at all to those who have it. */
+static void dashboard_packed(void **state)
+{
+    static const struct {
+        const char *accept;
+        bool packed;
+    } cases[] = {{"gzip, deflate, br", true},
+                 {"br;q=1, GZIP;q=0.5", true},
+                 {"gzip;q=0, identity", false},
+                 {"identity", false},
+                 {"x-gzip, gzipped", false},
+                 {"deflate,gzip", true},
+                 {"", false},
+                 {"gzip;q=0.0, deflate", false},
+                 {"gzip ;q=1", true}};
+    struct api_run *t = *state;
+    char plain[100], packed[100];
+
+    assert_int_equal(api_get(t, "/ui/main.js"), 200);
+    size_t n = t->server.body_n;
+    etag_of(t, plain);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        t->accept_encoding = cases[i].accept;
+        assert_int_equal(api_get(t, "/ui/main.js"), 200);
+        assert_int_equal(api_has_header(t, "Content-Encoding: gzip"), cases[i].packed);
+        assert_int_equal(t->server.body_n < n, cases[i].packed);
+        if (cases[i].packed)
+            assert_string_not_equal(etag_of(t, packed), plain);
+    }
+    t->accept_encoding = "gzip";
+    t->if_none_match = packed;
+    assert_int_equal(api_get(t, "/ui/main.js"), 304);
+    assert_int_equal(t->server.body_n, 0);
+    assert_true(api_has_header(t, packed));
+    t->if_none_match = packed;
+    assert_int_equal(api_get(t, "/ui/main.js"), 200);
+    t->if_none_match = plain;
+    assert_int_equal(api_get(t, "/ui/style.css"), 200);
 }
 
 /* When the HTTP server refuses a request itself, it sends the same problem documents as the API.
@@ -1031,6 +1095,7 @@ int main(void)
         TEST(metrics),
         TEST(openapi),
         TEST(dashboard),
+        TEST(dashboard_packed),
         TEST(problems_of_the_server),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

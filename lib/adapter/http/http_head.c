@@ -160,6 +160,7 @@ static const struct {
     {"range", offsetof(struct pp_http_head, req.range), true},
     {"if-range", offsetof(struct pp_http_head, req.if_range), true},
     {"accept", offsetof(struct pp_http_head, req.accept), false},
+    {"accept-encoding", offsetof(struct pp_http_head, req.accept_encoding), false},
     {"last-event-id", offsetof(struct pp_http_head, req.last_event_id), true},
     {"expect", offsetof(struct pp_http_head, expect), false},
     {"origin", offsetof(struct pp_http_head, req.origin), false},
