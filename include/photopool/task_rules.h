@@ -192,6 +192,68 @@ static inline void pp_task_retime(struct pp_task_times *t, int64_t own_ms)
     t->due_ms = parked ? t->due_ms : own_ms;
 }
 
+/* --- why open photos wait --- */
+
+/* The state of an open photo's task, as far as it decides why the photo is open (core/reason.h). */
+enum pp_wait_class {
+    PP_WAIT_CLAIMED, /* a worker has it, or its outcome is on its way to the item */
+    PP_WAIT_PARKED,  /* parked for its host */
+    PP_WAIT_RETRY,   /* an attempt failed, and the next one is not due yet */
+    PP_WAIT_LATER,   /* not due yet, and never tried */
+    PP_WAIT_DUE,     /* due since at most PP_WAIT_NEXT_MS */
+    PP_WAIT_OVERDUE, /* due for longer: something holds it back */
+    PP_WAIT_CLASSES
+};
+
+/* The task of an open photo. */
+struct pp_wait_task {
+    bool claimed, parked;
+    uint8_t queue;
+    uint32_t attempts;
+    int64_t due_ms;
+};
+
+/* Open photos whose tasks are in one queue and one class. The times are steady wall times: when the
+ * first and the last of these tasks is due. */
+struct pp_wait_group {
+    uint64_t photos;
+    int64_t first_ms, last_ms;
+};
+
+/* The open photos of a batch, by the queue and the class of their tasks. */
+struct pp_waits {
+    struct pp_wait_group at[PP_QUEUES][PP_WAIT_CLASSES];
+    uint64_t photos; /* their number in all */
+    bool more;       /* the batch has more of them, which were not read */
+};
+
+enum { PP_WAIT_NEXT_MS = 2000 }; /* a free worker starts a due task well within this time */
+
+static inline enum pp_wait_class pp_wait_class_of(const struct pp_wait_task *w, int64_t now_ms)
+{
+    if (w->claimed)
+        return PP_WAIT_CLAIMED;
+    if (w->due_ms <= now_ms)
+        return now_ms - w->due_ms > PP_WAIT_NEXT_MS ? PP_WAIT_OVERDUE : PP_WAIT_DUE;
+    if (w->parked)
+        return PP_WAIT_PARKED;
+    return w->attempts > 0 ? PP_WAIT_RETRY : PP_WAIT_LATER;
+}
+
+/* Adds `n` photos that wait for one task to the counts of their batch. */
+static inline void pp_waits_add(struct pp_waits *waits, const struct pp_wait_task *w, uint64_t n,
+                                int64_t now_ms)
+{
+    pp_assert(w->queue < PP_QUEUES, "a photo waits in an unknown queue");
+    struct pp_wait_group *g = &waits->at[w->queue][pp_wait_class_of(w, now_ms)];
+    if (g->photos == 0 || w->due_ms < g->first_ms)
+        g->first_ms = w->due_ms;
+    if (g->photos == 0 || w->due_ms > g->last_ms)
+        g->last_ms = w->due_ms;
+    g->photos += n;
+    waits->photos += n;
+}
+
 /* Returns true if the attempt timed out (PROMOTE in code.h), so that the task goes to the next
  * tier. */
 static inline bool pp_code_timed_out(uint16_t code)

@@ -194,6 +194,9 @@ static void some_reads(struct store_kit *k)
         }
     }
     sk_batch(k, "b_1");
+    struct pp_wait_row wait = {.batch_id = "b_1", .client = "c1"};
+    struct pp_store_waiting waiting = {.rows = &wait, .n = 1, .limit = 5, .now_ms = k->now};
+    KIT_OK(k, waiting, &waiting);
     sk_results(k, "b_4", 20, &n);
     struct pp_store_results results = {.batch_id = "b_4", .status = PP_ITEM_PARTIAL, .code = 404, .limit = 5};
     KIT_OK(k, results, &results);

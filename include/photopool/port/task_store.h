@@ -301,6 +301,21 @@ struct pp_store_batches { /* reads a page of batches, newest first */
     bool more;
 };
 
+struct pp_wait_row { /* a batch, and why its open photos are open */
+    const char *batch_id, *client;
+    struct pp_waits waits; /* out; a batch that is unknown, or not the client's, has no open photo */
+};
+
+/* Counts the open photos of batches by the states of their tasks. Photos that are not planned yet
+ * are not counted. */
+struct pp_store_waiting {
+    struct pp_req req;
+    struct pp_wait_row *rows; /* the caller's array */
+    size_t n;
+    size_t limit; /* reads at most about this many photos of each batch, and whole items */
+    int64_t now_ms;
+};
+
 /* Cancels every open item of a batch. May be repeated. PP_ENOTFOUND: the batch is unknown, not
  * planned yet, or another client's. */
 struct pp_store_cancel {
@@ -523,6 +538,7 @@ struct pp_store_generation { /* records the name of the coordinator's current da
     X(backlog, pp_store_backlog)             \
     X(batch, pp_store_batch)                 \
     X(batches, pp_store_batches)             \
+    X(waiting, pp_store_waiting)             \
     X(results, pp_store_results)             \
     X(rejected, pp_store_rejected)           \
     X(item, pp_store_item)                   \

@@ -78,6 +78,40 @@ enum pp_err pp_ms_run_batches(struct pp_memory_store *s, struct pp_store_batches
     return PP_OK;
 }
 
+static void add_waiting(const struct pp_req *req, const struct pp_ms_item *it, struct pp_waits *waits,
+                        int64_t now_ms)
+{
+    for (uint32_t i = 0; i < it->item.n_photos; i++) {
+        const struct pp_ms_task *t = it->slots[i].photo ? it->slots[i].photo->task : NULL;
+        if (it->item.photos[i].outcome.kind != PP_OUTCOME_OPEN || !t)
+            continue;
+        const struct pp_wait_task task = {.claimed = t->state == PP_TASK_CLAIMED,
+                                          .queue = t->queue,
+                                          .attempts = t->attempts,
+                                          .due_ms = pp_ms_our_time(req, t->times.due_ms),
+                                          .parked = t->times.own_ms != 0};
+        pp_waits_add(waits, &task, 1, now_ms);
+    }
+}
+
+enum pp_err pp_ms_run_waiting(struct pp_memory_store *s, struct pp_store_waiting *r)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        struct pp_wait_row *row = &r->rows[i];
+        const struct pp_ms_batch *b = pp_ms_batch(s, row->batch_id);
+        row->waits = (struct pp_waits){.photos = 0};
+        if (!b || strcmp(row->client, b->client->name) != 0)
+            continue;
+        pp_list_each (node, &b->open) {
+            row->waits.more = row->waits.photos >= r->limit;
+            if (row->waits.more)
+                break;
+            add_waiting(&r->req, pp_container_of(node, struct pp_ms_item, in_batch), &row->waits, r->now_ms);
+        }
+    }
+    return PP_OK;
+}
+
 enum pp_err pp_ms_run_rejected(struct pp_memory_store *s, struct pp_store_rejected *r)
 {
     const struct pp_ms_batch *b = pp_ms_batch(s, r->batch_id);

@@ -26,7 +26,7 @@
 #include "runtime/mailbox.h"
 #include "sqlite_store.h"
 
-enum { PP_SQ_READERS = 2, PP_SQ_OPS_MAX = 32 };
+enum { PP_SQ_READERS = 2, PP_SQ_OPS_MAX = 48 };
 
 /* What an adapter stores in the scratch memory of a request while the request is on a lane. */
 struct pp_sq_call {

@@ -45,6 +45,37 @@ enum pp_err pp_sr_batches(struct pp_sq_db *db, struct pp_store_batches *r)
     return db->err;
 }
 
+static void add_waiting(struct pp_sq_db *db, int64_t item, int64_t client, struct pp_waits *waits,
+                        int64_t now_ms)
+{
+    sqlite3_stmt *st = pp_sq_bind(db, PP_Q_WAITING_TASKS, "ii", item, client);
+    while (pp_sq_row(db, st)) {
+        const struct pp_wait_task task = {.claimed = pp_sq_col(st, 0) != 0,
+                                          .queue = (uint8_t)pp_sq_col(st, 1),
+                                          .attempts = (uint32_t)pp_sq_col(st, 2),
+                                          .due_ms = pp_sq_col(st, 3),
+                                          .parked = pp_sq_col(st, 4) != 0};
+        if (task.queue < PP_QUEUES)
+            pp_waits_add(waits, &task, 1, now_ms);
+    }
+}
+
+enum pp_err pp_sr_waiting(struct pp_sq_db *db, struct pp_store_waiting *r)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        struct pp_wait_row *row = &r->rows[i];
+        row->waits = (struct pp_waits){.photos = 0};
+        sqlite3_stmt *st = pp_sq_bind(db, PP_Q_WAITING_ITEMS, "tt", row->batch_id, row->client);
+        while (!row->waits.more && pp_sq_row(db, st)) {
+            row->waits.more = row->waits.photos >= r->limit;
+            if (!row->waits.more)
+                add_waiting(db, pp_sq_col(st, 0), pp_sq_col(st, 1), &row->waits, r->now_ms);
+        }
+        pp_sq_done(st);
+    }
+    return db->err;
+}
+
 /* Steps along the index of waiting tasks from one (client, queue) to the next. A step costs one
  * look-up, however many tasks the queue has. */
 static bool next_queue(struct pp_sq_db *db, int64_t *client, int64_t *queue, int64_t *due, struct pp_arena *a,

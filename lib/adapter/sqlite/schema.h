@@ -203,6 +203,12 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
                     " ORDER BY seq LIMIT 1")                                                                 \
     X(OUTBOX_END, "SELECT last FROM state")                                                                  \
     X(ITEM_READ, "SELECT " PP_SQ_ITEM_COLUMNS " WHERE i.num=?1")                                             \
+    X(WAITING_ITEMS, "SELECT i.num, i.client FROM batches b CROSS JOIN names n ON n.num=b.client"            \
+                     " CROSS JOIN items i ON i.num>=b.first_item AND i.num<=b.last_item"                     \
+                     " WHERE b.id=?1 AND n.name=?2 AND i.batch=b.num AND i.seq=0")                           \
+    X(WAITING_TASKS, "SELECT t.worker IS NOT NULL, t.queue, t.attempts, t.due, t.own FROM slots s"           \
+                     " CROSS JOIN photos p ON p.client=?2 AND p.key=s.key"                                   \
+                     " CROSS JOIN tasks t ON t.num=p.task WHERE s.item=?1 AND s.outcome IS NULL")            \
     X(SLOT_CODES, "SELECT outcome, domain FROM slots WHERE item=?1")                                         \
     X(SLOTS_READ, "SELECT s.idx, s.key, s.url, s.outcome, t.worker, t.tier, t.due, s.domain, t.attempts, "   \
                   "t.code, t.until FROM slots s"                                                             \
