@@ -9,8 +9,8 @@
 
 /* Returns true if the statistics do not have all results yet. */
 bool sim_sums_behind(const struct sim_fleet *f);
-/* Checks that the days are the sums of the results, exactly. f->judge gets the violations. Aborts if
- * out of memory. */
+/* Checks that the days are the sums of the results, exactly. f->judge gets the violations. Aborts
+ * if out of memory. */
 void sim_sums_end(struct sim_fleet *f);
 
 #endif

@@ -1,5 +1,5 @@
-/* delivery_days.c: the delivery store's statistics of days. As on MongoDB, each day takes each range
- * of items once, and an addition may be carried out in part if memory runs out. */
+/* delivery_days.c: the delivery store's statistics of days. As on MongoDB, each day takes each
+ * range of items once, and an addition may be carried out in part if memory runs out. */
 #include <stdlib.h>
 #include <string.h>
 
