@@ -52,15 +52,16 @@ static int64_t photos_of(const json_t *day)
 /* Adds a bar whose length is n / most of the chart's width, in eighths of a character. */
 static void add_bar(struct pp_table *t, int64_t n, int64_t most)
 {
-    static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
-    char bar[CHART_COLUMNS * 3 + 4] = "", *at = bar;
+    static const char full[] = "█", *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+    char bar[CHART_COLUMNS * 3 + 4] = "";
+    size_t n_bar = 0;
     int length = most > 0 ? (int)((double)n / (double)most * CHART_COLUMNS * 8 + 0.5) : 0;
 
     if (n > 0 && most > 0 && length == 0)
         length = 1;
-    for (int i = 0; i < length / 8; i++)
-        at = stpcpy(at, "█");
-    stpcpy(at, eighths[length % 8]);
+    for (int i = 0; i < length / 8; i++, n_bar += strlen(full))
+        memcpy(bar + n_bar, full, sizeof full);
+    snprintf(bar + n_bar, sizeof bar - n_bar, "%s", eighths[length % 8]);
     pp_table_cell(t, PP_GREEN, bar);
 }
 

@@ -74,6 +74,7 @@ static bool add_up(struct pp_call *call, const struct pp_days *r, struct pp_day 
         else
             errors[total->n_errors - 1].n += errors[i].n;
     }
+    pp_assert(total->n_errors <= n, "a sum of errors has more codes than its days");
     total->errors = errors;
     return true;
 }
@@ -84,6 +85,7 @@ static void send_json(struct pp_call *call)
     char text[PP_DAY_TEXT];
     struct pp_day total;
 
+    pp_assert(r->n <= PP_DAYS_KEPT, "an answer has more days than were asked for");
     if (!add_up(call, r, &total)) {
         pp_call_no_memory(call);
         return;
@@ -114,6 +116,7 @@ static void put_line(struct pp_call *call, const struct pp_day *day)
 
     pp_day_write(text, day->day);
     pp_buf_puts(&call->out, text);
+    pp_assert(day->of <= PP_DAY_OF_HOST, "statistics of nothing");
     for (int i = first_count(day->of); i < PP_DAY_COUNT; i++) {
         snprintf(text, sizeof(text), ",%" PRIu64, day->n[i]);
         pp_buf_puts(&call->out, text);

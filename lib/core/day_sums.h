@@ -30,8 +30,8 @@ pp_must_check bool pp_day_sums_add(struct pp_day_sums *s, const struct pp_item *
  * photos. */
 size_t pp_day_sums_n(const struct pp_day_sums *s);
 /* Writes all days, in the order in which they were met, to `out`, which has room for
- * pp_day_sums_n(). Names and errors belong to `s`, and are valid until it changes. The errors are in
- * no order. */
+ * pp_day_sums_n(). Names and errors belong to `s`, and are valid until it changes. The errors are
+ * in no order. */
 void pp_day_sums_get(const struct pp_day_sums *s, struct pp_day *out);
 void pp_day_sums_clear(struct pp_day_sums *s);
 /* `s` may be NULL. */

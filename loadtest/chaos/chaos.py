@@ -16,10 +16,13 @@ Then the faults stop, and when everything is terminal, chaos checks:
   I7  stored bytes have their hash, every stored photo its bytes       the folder of photos
   I9  legal transitions                                                history.py
   I10 everything is terminal within BOUND s after the last fault
+  I11 the days of the statistics are the sums of the results           the items and days of MongoDB,
+                                                                       if a process delivers
 
 The run also checks the limits and the history while the faults happen. The folder bugs has patches
 that break an invariant; bugs/plant checks that chaos catches each of them.
 """
+import collections
 import json
 import os
 import socket
@@ -27,6 +30,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.parse
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "tests", "scenario")]
@@ -37,6 +41,8 @@ from history import STATES, History  # noqa: E402
 from proxy import Proxy  # noqa: E402
 from recovery import Recovery  # noqa: E402
 
+# MongoDB's names of a day's counts, by the number of the outcome (outcome.h, day.h).
+DAY_OUTCOMES = [None, "st", "un", "sk", "fa", "ca"]
 HOSTS = """
 fast*.example   delay=10-80 bytes=600-4000
 slow*.example   delay=1200-1800 bytes=600-4000
@@ -121,7 +127,7 @@ def origin_hash(host, target):
 
 class Chaos:
     def __init__(self, case, seconds, faults_every=2.0, workers=4, clients=20, lease=5, kinds=tuple(KINDS), bound=BOUND, progress=print,
-                 crons=2, greedy=0.25, first=False, regular=False):
+                 crons=2, greedy=0.25, first=False, regular=False, delivers=0):
         self.case, self.random, self.seconds, self.every = case, case.random, seconds, faults_every
         self.lease, self.kinds, self.bound, self.say = lease, kinds, bound, progress
         self.errors, self.accepted, self.lock = [], {}, threading.Lock()
@@ -148,7 +154,7 @@ class Chaos:
             "fetch.tiers": [{"timeout": "1s", "concurrency": 64}, {"timeout": "5s", "concurrency": 64}],
             "retry.delays": ["500ms", "1s", "2s"],
             # The breakers of flaky hosts open. Their photos fail with host_down after this time.
-            "hosts.wait": "15s"}, replicas={"api": 2, "ingest": 2, "worker": workers, "cron": crons})
+            "hosts.wait": "15s"}, replicas={"api": 2, "ingest": 2, "worker": workers, "cron": crons, "deliver": delivers})
         self.limits, self.greedy = {}, set()
         for n in range(clients):  # every fifth client has no rate, the others have one
             self.limits[f"c{n}"] = (None if n % 5 == 0 else self.random.choice([60, 120, 300, 600]), self.random.choice([2, 4, 8]))
@@ -320,6 +326,8 @@ class Chaos:
         self.check_results(left)
         self.check_tasks()
         self.check_blobs()
+        if self.fleet.of("deliver"):
+            self.check_statistics()
         self.history.read()
         self.say(f"{self.history.changes} changes of photos and items")
         wait_until(lambda: self.origin.stats()["in_flight"] == 0, 30, "the origin is idle")
@@ -386,6 +394,51 @@ class Chaos:
         open_items = wire.count("chaos", "items", {"s": 0})
         if open_items:
             self.wrong(f"I1: {open_items} items are open")
+
+    def check_statistics(self):
+        """Checks I11: each day of all clients, of a client and of a host is the sum of its results, by
+        outcome and by code.
+        """
+        wire, sums = self.mongo.wire, collections.Counter()
+        items = wire.find("chaos", "items", {"q": {"$gt": 0}})
+        last = max((item["q"] for item in items), default=0)
+
+        def counted():
+            sinks = wire.find("chaos", "sinks", {"_id": "statistics"})
+            return bool(sinks) and sinks[0]["c"] >= last
+        try:
+            wait_until(counted, 60, "the statistics have all results")
+        except Exception:  # noqa: BLE001
+            self.wrong("I11: results are not in the statistics in time")
+            return
+        for item in items:
+            day = item["f"] // 86400000
+            both, hosts = [(0, "", day), (1, item["c"], day)], set()
+            for photo in item["ph"]:
+                o = photo["o"]
+                counts = {DAY_OUTCOMES[o["k"]]: 1, "rq": o.get("at", 0), "sh": int(o.get("sh", False)),
+                          "by": o["ob"]["b"] if DAY_OUTCOMES[o["k"]] == "st" else 0}
+                if DAY_OUTCOMES[o["k"]] in ("sk", "fa"):
+                    counts["code", o["c"]] = 1
+                url = photo["u"] if isinstance(photo["u"], str) else bytes(photo["u"]).decode()
+                # Hosts of URLs that policy denies have spellings that Python reads in its own way.
+                host = urllib.parse.urlsplit(url).hostname if f":{self.origin.port}/" in url else None
+                hosts |= {host} - {None}
+                for key in [*both, *([(2, host, day)] if host else [])]:
+                    sums.update({(key, name): n for name, n in counts.items()})
+            for key in both:
+                sums.update({(key, "it"): 1, (key, "ba"): int(item["n"] == 0)})
+            sums.update(((2, host, day), "it") for host in hosts)
+        days = wire.find("chaos", "days")
+        for d in days:
+            key = (d["_id"]["o"], d["_id"]["n"], d["_id"]["d"])
+            if key[0] == 2 and (key, "it") not in sums:
+                continue
+            sums.subtract({(key, name): d.get(name, 0) for name in (*DAY_OUTCOMES[1:], "rq", "sh", "by", "it", "ba")})
+            sums.subtract({(key, ("code", int(code))): n for code, n in d.get("e", {}).items()})
+        for key, n in list((key, n) for key, n in sums.items() if n != 0)[:5]:
+            self.wrong(f"I11: the results have {n} more than the statistics: {key}")
+        self.say(f"{len(days)} days of statistics are the sums of {len(items)} results")
 
     def check_blobs(self):
         """Checks I7: every stored photo of every result has its file, and every file has the hash

@@ -132,6 +132,8 @@ class Api:
         sent = {}
         for where, pairs in (("query", query), ("header", headers)):
             for name, value in pairs:
+                if name == "Accept":  # OpenAPI describes it by the types of the answers
+                    continue
                 p = known.get((where, name))
                 check(p or refused, f"{id_}: there is no parameter {name} in the document")
                 if not p:
@@ -596,6 +598,36 @@ def streams(r, sse, ws):
     return by_sse
 
 
+def statistics(r):
+    """Checks the statistics of days against the results of a client whose items have all finished."""
+    api = r.api
+    batch = api("postBatch", body={"client": "stats", "items": [{"id": f"s{n}", "photos": [r.url("a"), r.url("gone")]} for n in range(3)]}, due=202)["batch_id"]
+    r.finished(batch)
+    wait_until(lambda: api("getClientStats", "stats")["total"]["items"] == 3, 30, "the results are in the statistics")
+    answer = api("getClientStats", "stats")
+    photos = [p for result in api("listResults", batch)["results"] for p in result["data"]["photos"]]
+    for outcome in ("stored", "unchanged", "skipped", "failed", "cancelled"):
+        same(answer["total"][outcome], sum(p["outcome"] == outcome for p in photos), f"photos that are {outcome}")
+    same(answer["total"]["requests"], sum(p["attempts"] for p in photos), "requests")
+    same((answer["total"]["batches"], answer["total"]["errors"]), (1, {"http_404": sum("error" in p for p in photos)}), "batches and errors")
+    same(sum(d["items"] for d in answer["days"]), 3, "items of the days")
+    check(api("getStats")["total"]["items"] >= 3, "items of all clients")
+    check("batches" not in api("getHostStats", "GONE.example")["total"], "a host has no batches")
+    check(api("getHostStats", "gone.example")["total"]["errors"]["http_404"] >= 1, "errors of a host")
+    same(api("getHostStats", "nobody.example")["days"], [], "a host that is unknown")
+    range_ = [("from", "2020-01-01"), ("to", "2020-02-01")]
+    for id_, args in (("getStats", []), ("getClientStats", ["stats"]), ("getHostStats", ["gone.example"])):
+        same(api(id_, *args, query=range_)["days"], [], f"{id_}: days without items")
+        head = api(id_, *args, headers=[("Accept", "text/csv")]).decode().split("\r\n")
+        same((head[0].split(",")[0], head[0].split(",")[-1], head[-1]), ("day", "errors", ""), f"{id_}: CSV")
+        same({line.count(",") for line in head[:-1]}, {head[0].count(",")}, f"{id_}: columns of the CSV")
+        for query in ([("from", "2020-02-30")], [("to", "yesterday")], [("from", "2020-02-02"), ("to", "2020-02-01")], [("from", "2019-01-01"), ("to", "2020-02-05")]):
+            api(id_, *args, query=query, due=400, code="bad_parameter")
+    api("getClientStats", "4 2", due=400, code="bad_client")
+    api("getClientStats", "43", due=404, key="bound")
+    api("getHostStats", "a b", due=404)
+
+
 def events(r, known):
     api = r.api
     ask = [("key", "results:42"), ("key", "batch")]
@@ -814,6 +846,7 @@ def test(case):
     photos(r, found)
     operators(r)
     hosts(r)
+    statistics(r)
     events(r, known)
     deliveries(r, known)
     drain(r)

@@ -16,6 +16,7 @@
 #include "page.h"
 #include "reader.h"
 #include "stream.h"
+#include "sums.h"
 
 /* Batches are posted for PROBE_MS more after the last fault, to see that all works again. Not if
  * they end before the last fault: then no new work hides it if something was forgotten. */
@@ -33,7 +34,7 @@ static bool is_done(struct sim_fleet *f)
     sim_judge_look(f->judge);
     return sim_imports_open_posts(f->imports) == 0 && sim_orders_open_ones(f->orders) == 0 &&
            sim_judge_missing(f->judge) == 0 && sim_stream_missing(f->stream) == 0 &&
-           sim_readers_behind(f->readers) == 0;
+           sim_readers_behind(f->readers) == 0 && !sim_sums_behind(f);
 }
 
 static bool is_broken(const struct sim_fleet *f)
@@ -87,6 +88,7 @@ static void check_end(struct sim_fleet *f)
     sim_judge_end(f->judge);
     sim_stream_end(f->stream);
     sim_readers_end(f->readers);
+    sim_sums_end(f);
 }
 
 static void simulate(struct watch *w, const struct sim_swarm *swarm)

@@ -177,8 +177,8 @@ struct pp_webhook_delete {
  * adds in one transaction need not keep the range. */
 #define PP_SINK_STATISTICS "statistics"
 
-/* Fixes the next range: the items with a seq above `cursor` and up to `end`. If an earlier range was
- * not added yet, returns that range; else `end` becomes the higher one of `upto` and `cursor`.
+/* Fixes the next range: the items with a seq above `cursor` and up to `end`. If an earlier range
+ * was not added yet, returns that range; else `end` becomes the higher one of `upto` and `cursor`.
  * Creates the cursor, at 0. `upto` 0: only reads. */
 struct pp_days_begin {
     struct pp_req req;

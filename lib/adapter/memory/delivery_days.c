@@ -1,5 +1,5 @@
-/* delivery_days.c: the delivery store's statistics of days. As on MongoDB, each day takes each range
- * of items once, and an addition may be carried out in part if memory runs out. */
+/* delivery_days.c: the delivery store's statistics of days. As on MongoDB, each day takes each
+ * range of items once, and an addition may be carried out in part if memory runs out. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -101,12 +101,10 @@ enum pp_err pp_md_run_days_add(struct pp_memory_delivery *s, struct pp_days_add 
     pp_assert(r->cursor < r->end, "an empty range of items is added");
     if (!cursor || *cursor < r->cursor || (*cursor < r->end && s->days_end != r->end))
         return PP_ESTALE;
-    if (*cursor >= r->end)
-        return PP_OK;
     for (size_t i = 0; i < r->n; i++)
         if (!add_day(s, &r->days[i], r->end))
             return PP_ENOMEM;
-    *cursor = r->end;
+    *cursor = r->end > *cursor ? r->end : *cursor;
     return PP_OK;
 }
 

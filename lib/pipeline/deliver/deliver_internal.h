@@ -1,6 +1,6 @@
 /* deliver_internal.h: the parts that deliver.c opens and closes: two drivers, which send the
- * messages of relays, the events about batches, and the statistics. The deliverer's options and the elections
- * outlive these parts. */
+ * messages of relays; the events about batches; the statistics. The deliverer's options and the
+ * elections outlive these parts. */
 #ifndef PHOTOPOOL_PIPELINE_DELIVER_DELIVER_INTERNAL_H
 #define PHOTOPOOL_PIPELINE_DELIVER_DELIVER_INTERNAL_H
 

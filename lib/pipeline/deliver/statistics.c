@@ -1,6 +1,6 @@
 /* statistics.c: adds results up to the statistics of days, each result exactly once.
  *
- *   outbox --> sums in memory (core/day_sums.h) --days_begin, days_add--> days of the delivery store
+ *   outbox --> sums in memory (core/day_sums.h) --days_begin, days_add--> days in the store
  *
  * The writes that settle photos do not count, because a reaper or another process may repeat each
  * of them in part. The outbox is better: every finished item is in it once, its number and its
@@ -26,7 +26,7 @@
 /* Sums of this many days are added at once. An item more adds at most 2 + its photos. */
 #define DAYS_MAX 2000
 
-enum state {
+enum counting {
     LOST,    /* the next range must be read from the store */
     READING, /* items are read from the outbox, and added up */
     FIXING,  /* the range that was added up is being fixed in the store */
@@ -38,7 +38,7 @@ struct pp_statistics {
     const struct pp_election *election;
     struct pp_timer *timer;
     bool stopped;
-    enum state state;
+    enum counting state;
     struct pp_day_sums *sums;
     /* The sums are of the items with a seq above `cursor` and up to `read_seq`. */
     uint64_t cursor, read_seq;
