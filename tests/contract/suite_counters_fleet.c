@@ -344,6 +344,9 @@ static void the_cache_loses_its_data(void **state)
     store_flush(k, t.flush, "a", 5, NULL);
     ack(k, t.flush);
     under_test->lose_cache(k->place);
+    assert_int_equal(take(k, t.flush).flush, 0); /* so the cache learns of the flushes in the store */
+    assert_int_equal(cnt_day(k, 0, "a", CNT_DAY), 5);
+    under_test->lose_cache(k->place);
     assert_int_equal(cnt_add(k, 0, "a", 2), 7);
     struct pp_cstore_last last = {.flush = -1};
     LOWER(k, nodes[0]->store, last, &last, PP_OK);

@@ -284,8 +284,9 @@ static void begin_flush(struct pp_memory_counter_cache *s, int64_t floor)
             c->pending = empty;
         }
     }
+    s->last = s->last > floor ? s->last : floor;
     if (any)
-        s->processing = s->last = (s->last > floor ? s->last : floor) + 1;
+        s->processing = ++s->last;
 }
 
 static bool fill_row(struct pp_cache_take *r, const struct counter *c)
