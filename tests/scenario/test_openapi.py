@@ -259,9 +259,11 @@ def example_request(api, id_, url):
     """Returns the path arguments, query and body that an operation's examples in the document have."""
     path, _, op = api.ops[id_]
     args = [api.parameters(id_)["path", name][0]["example"] for name in re.findall(r"\{(\w+)\}", path)]
-    query = [(p["name"], p["example"]) for (where, _), (p, _) in api.parameters(id_).items() if where == "query" and p.get("required")]
+    query = [(p["name"], p["example"]) for (where, _), (p, _) in api.parameters(id_).items() if where == "query" and "example" in p and p.get("required")]
     if id_ == "events":
         query = [("key", "results:42")]
+    if id_ == "getCounters":
+        query = [("key", "view:42:ad-1")]
     body = op.get("requestBody", {}).get("content", {}).get(JSON, {}).get("example")
     if id_ == "putWebhook":  # the server checks the URL before everything else
         body = {**body, "url": url}
@@ -283,7 +285,7 @@ def refusals(api, url):
         if "bound to a client." in op["description"]:
             api(id_, *args, **more, due=403, key="bound", code="forbidden")
         if "requestBody" in op:
-            large = b" " * ((1 << 20 if id_ == "postBatch" else 1 << 16) + 1)
+            large = b" " * ({"postBatch": 1 << 20, "postCounters": 1 << 18}.get(id_, 1 << 16) + 1)
             api(id_, *args, raw=large, due=413, code="body_too_large")
             api(id_, *args, raw="x=1", ctype="application/x-www-form-urlencoded", due=415, code="unsupported_media_type")
             api(id_, *args, raw="{", due=400, code="bad_json")
@@ -385,6 +387,47 @@ def photos(r, found):
     api("getPhoto", kept["sha256"], headers=[("If-None-Match", api.headers["ETag"])], due=304)
     api("getPhoto", kept["sha256"], headers=[("Range", f"bytes={len(body)}-")], due=416, code="range_not_satisfiable")
     api("getPhoto", "0" * 64, due=404)
+
+
+# --- counters ---
+
+def counters(r):
+    api = r.api
+    once = [("Idempotency-Key", "count-1")]
+    body = {"increments": [{"key": "view:42:ad-1", "n": 3}, {"key": "b"}, {"key": "b"}]}
+    due = [{"key": "view:42:ad-1", "value": 3}, {"key": "b", "value": 1}, {"key": "b", "value": 2}]
+    for replayed in (None, "true"):
+        same(api("postCounters", body=body, headers=once)["counters"], due, "sums")
+        same(api.headers.get("Idempotency-Replayed"), replayed, "Idempotency-Replayed")
+    api("postCounters", body={"increments": [{"key": "b"}]}, headers=once, due=422, code="idempotency_mismatch")
+    api("postCounters", body={"increments": [{"key": "b"}]}, headers=[("Idempotency-Key", "a b")], due=400, code="bad_idempotency_key")
+    for bad in ({"key": "a b"}, {"key": "b", "n": 0}, {"key": "b", "n": 1000001}):
+        api("postCounters", body={"increments": [{"key": "c"}, bad]}, due=422, code="bad_value", refused="form")
+    for bad in ("b", {"n": 1}, {"key": "b", "n": 1.5}):
+        api("postCounters", body={"increments": [bad]}, due=400, code="bad_type", refused="form")
+    api("postCounters", body={"increments": [{"key": "b", "by": 1}]}, due=400, code="unknown_field", refused="form")
+    api("postCounters", body={"increments": []}, due=422, code="bad_value", refused="form")
+    api("postCounters", body={"increments": [{"key": "x" * 128}] * 1001}, due=422, code="bad_value", refused="form")
+    api("postCounters", body={}, due=400, code="missing_field", refused="form")
+    api("postCounters", body={"increments": [{"key": "b"}]}, key="bound", due=404)
+    same(api("postCounters", body={"increments": [{"key": "view:42:ad-1"}]}, key="bound")["counters"][0]["value"], 4, "of the client")
+    sums = api("getCounters", query=[("key", "b"), ("key", "none"), ("key", "view:42:ad-1"), ("key", "c")])["counters"]
+    same([c["value"] for c in sums], [2, 0, 4, 0], "sums")
+    api("getCounters", query=[("key", "a b")], due=400, code="bad_parameter")
+    api("getCounters", query=[("key", "b")], key="bound", due=404)
+    many = [f"m{n}" for n in range(1000)]
+    same(len(api("getCounters", query=[("key", key) for key in many])["counters"]), 1000, "many keys")
+    day = api("getCounterDays", "view:42:ad-1")["days"]
+    same([d["n"] for d in day], [4], "days")
+    same(api("getCounterDays", "view:42:ad-1", query=[("from", day[0]["day"]), ("to", day[0]["day"])])["days"], day, "one day")
+    same(api("getCounterDays", "view:42:ad-1", query=[("to", "2026-01-31")])["days"], [], "earlier days")
+    for bad in ([("from", "2026-02-30")], [("from", "2026-02-02"), ("to", "2026-02-01")], [("from", "2020-01-01")]):
+        api("getCounterDays", "b", query=bad, due=400, code="bad_parameter", refused=True)
+    api("getCounterDays", "b", key="bound", due=404)
+    api("deleteCounter", "b", key="bound", due=404)
+    for _ in range(2):
+        api("deleteCounter", "b", due=204)
+    same(api("getCounters", query=[("key", "b")])["counters"][0]["value"], 0, "a deleted one")
 
 
 # --- operators ---
@@ -844,6 +887,7 @@ def test(case):
     known = streams(r, sse, ws)
     open_items(r)
     photos(r, found)
+    counters(r)
     operators(r)
     hosts(r)
     statistics(r)

@@ -90,7 +90,8 @@ struct pp_flush_row {
  * flush if there are very many. */
 struct pp_cache_take {
     struct pp_req req;
-    int64_t floor; /* the number of a new flush is higher than this */
+    /* The highest number of a flush that the caller knows of; a new flush has a higher one. */
+    int64_t floor;
     /* The cache sets the following fields. */
     int64_t flush;             /* 0: there is nothing to flush */
     struct pp_flush_row *rows; /* in the arena, as `removed` */

@@ -1,14 +1,19 @@
 -- include: counter_common
 -- Returns the flush that is processing, or begins one.
---   ARGV[1] the number of a new flush is higher than this
+--   ARGV[1] the number of a new flush is higher than this. After Redis has lost its data, this also
+--     tells readers of days that the store may have flushes up to here.
 -- Answers: its number (0: nothing is pending), 1 if more is pending; keys and days; removed keys.
 local number = tonumber(call('HGET', META, 'processing') or 0)
 local n = call('HLEN', PENDING)
 if number == 0 then
+  local last, floor = tonumber(call('HGET', META, 'last') or 0), tonumber(ARGV[1])
   if n == 0 and call('SCARD', REMOVED) == 0 then
+    if floor > last then
+      call('HSET', META, 'last', ARGV[1])
+    end
     return {0, 0, {}, {}}
   end
-  number = math.max(tonumber(call('HGET', META, 'last') or 0), tonumber(ARGV[1])) + 1
+  number = math.max(last, floor) + 1
   local text = string.format('%.0f', number)
   call('HSET', META, 'processing', text, 'last', text)
   if call('EXISTS', REMOVED) == 1 then

@@ -1,4 +1,4 @@
-/* file.h: code that the four SQLite adapters share: the database file, its lock, its connections
+/* file.h: code that the five SQLite adapters share: the database file, its lock, its connections
  * and their lanes.
  *
  *   writes --> writer lane: 1 thread, 1 connection: all waiting requests in one transaction

@@ -1,18 +1,12 @@
-/* Tests that the counters of a fleet, on Redis and MongoDB, keep the contract of counters; and what
- * their lower ports promise: flushes that are repeated, a Redis that loses its data, a MongoDB that
- * is away, sums that leave the cache. */
-#include <hiredis/hiredis.h>
+/* suite_counters_fleet.c: tests the counters of a fleet: flushes that are repeated, a cache that loses
+ * its data, a store that is away, sums that leave the cache. */
+#include "suite_counters_fleet.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapter/mongo/mongo_store.h"
-#include "adapter/redis/redis_ports.h"
 #include "counters/counters.h"
-#include "mongo_proxy.h"
-#include "mongo_server.h"
-#include "redis_server.h"
-#include "suite_counters.h"
 #include "test_loop.h"
 
 enum { FLUSH_MS = 100 };
@@ -21,7 +15,6 @@ enum { FLUSH_MS = 100 };
  * of the fleet's, because the suite closes it. */
 struct node {
     struct pp_counters base;
-    struct pp_counters_ops ops;
     struct pp_loop *loop;
     struct pp_params params;
     struct pp_metrics metrics;
@@ -31,15 +24,9 @@ struct node {
     bool leads;
 };
 
+static const struct pp_fleet_counters_subject *under_test;
 static struct node *nodes[2]; /* the open ones */
-static struct mongo_proxy *proxy;
-static int64_t timeout_ms = MONGO_SERVER_PATIENCE_MS;
 static bool new_nodes_lead = true;
-
-static const char *place(void)
-{
-    return mongo_server_database();
-}
 
 static bool node_leads(void *data)
 {
@@ -91,26 +78,16 @@ static const struct pp_counters_ops node_ops = {
         .roundtrips = node_roundtrips,
     .close = node_close};
 
-static enum pp_err open_node(struct pp_loop *loop, const char *url, struct pp_counters **out)
+static enum pp_err open_node(struct pp_loop *loop, const char *place, struct pp_counters **out)
 {
-    char error[PP_MONGO_ERROR_MAX];
-    struct pp_mongo_options mongo = {.uri = url, .timeout_ms = timeout_ms, .later = true};
-    const struct pp_redis_counters_options redis = {.url = redis_server_shared()->url,
-                                                    .prefix = strrchr(url, '/') + 1};
     struct node *n = calloc(1, sizeof *n);
-    char prefix[64];
-    snprintf(prefix, sizeof prefix, "%.*s", (int)strcspn(redis.prefix, "?"), redis.prefix);
-    struct pp_redis_counters_options named = redis;
-    named.prefix = prefix;
     assert_non_null(n);
-    if (proxy)
-        mongo.uri = mongo_server_by_way_of(url, mongo_proxy_port(proxy));
     n->base.ops = &node_ops;
     n->loop = loop;
     n->leads = new_nodes_lead;
     n->params.counters_flush_ms = FLUSH_MS;
-    assert_int_equal(pp_mongo_counter_store_open(loop, &mongo, &n->store, error), PP_OK);
-    assert_int_equal(pp_redis_counters_open(loop, &named, &n->cache), PP_OK);
+    assert_int_equal(under_test->open_cache(loop, place, &n->cache), PP_OK);
+    assert_int_equal(under_test->open_store(loop, place, &n->store), PP_OK);
     n->fleet = pp_fleet_counters_open(&(struct pp_fleet_counters_options){.loop = loop,
                                                                           .params = &n->params,
                                                                           .metrics = &n->metrics,
@@ -173,33 +150,36 @@ static int64_t stored_day(struct counters_kit *k, const char *key)
     return r.n ? r.months[0].days[27] : 0;
 }
 
-/* Drops all cached sums that need not stay. After the first request tells how large a part is, all
- * others go at once. */
+/* Drops all cached sums that need not stay. After the first request tells how large a part is, the
+ * others go at once, until one has come to the first part again. */
 static uint64_t sweep_all(struct counters_kit *k)
 {
-    enum { PARTS = 2048, IN_FLIGHT = 1024 };
-    static struct pp_cache_sweep r[PARTS];
+    enum { PARTS_MAX = 4096, IN_FLIGHT = 1024 };
+    static struct pp_cache_sweep r[PARTS_MAX];
     const struct pp_cache_sweep begin = {.before_ms = CNT_NOW + INT64_C(7200000)};
-    uint64_t n = 0;
+    uint32_t n = 1;
     r[0] = begin;
     LOWER(k, nodes[0]->cache, sweep, &r[0], PP_OK);
-    uint32_t step = r[0].part;
-    for (uint32_t i = 1; i < PARTS; i++) {
-        r[i] = begin;
-        r[i].req = (struct pp_req){.done = cnt_on_done, .data = k, .arena = &k->arena};
-        r[i].part = i * step;
-        k->waits++;
-        assert_int_equal(nodes[0]->cache->ops->sweep(nodes[0]->cache, &r[i]), PP_OK);
-        if (i % IN_FLIGHT == 0)
-            cnt_wait(k);
+    uint64_t dropped = r[0].n;
+    for (uint32_t step = r[0].part; r[n - 1].part != 0;) {
+        uint32_t first = n;
+        for (; n < first + IN_FLIGHT; n++) {
+            assert_true(n < PARTS_MAX);
+            r[n] = begin;
+            r[n].req = (struct pp_req){.done = cnt_on_done, .data = k, .arena = &k->arena};
+            r[n].part = n * step;
+            k->waits++;
+            assert_int_equal(nodes[0]->cache->ops->sweep(nodes[0]->cache, &r[n]), PP_OK);
+        }
+        cnt_wait(k);
+        for (uint32_t i = first; i < n; i++) {
+            assert_int_equal(r[i].req.err, PP_OK);
+            dropped += r[i].n;
+            if (r[i].part == 0)
+                return dropped;
+        }
     }
-    cnt_wait(k);
-    assert_int_equal(r[PARTS - 1].part, 0); /* these were all parts */
-    for (int i = 0; i < PARTS; i++) {
-        assert_int_equal(r[i].req.err, PP_OK);
-        n += r[i].n;
-    }
-    return n;
+    return dropped;
 }
 
 /* --- flushes --- */
@@ -330,10 +310,6 @@ static void unused_sums_leave_the_cache(void **state)
     assert_int_equal(cnt_read(k, 0, "b"), 6);
     assert_int_equal(cnt_add(k, 0, "b", 1), 7);
     assert_int_equal(cnt_read(k, 0, "a"), 6);
-    struct pp_cache_sweep r = {.before_ms = CNT_NOW};
-    for (int i = 0; i < 3; i++)
-        LOWER(k, nodes[0]->cache, sweep, &r, PP_OK);
-    assert_true(r.part > 0);
 }
 
 /* A sum that was read from the store before something changed must not be cached. */
@@ -359,15 +335,18 @@ static void a_stored_sum_that_is_out_of_date(void **state)
     assert_int_equal(r.sums[0], 5);
 }
 
-/* Redis has lost everything. What was flushed is in the store, and later flushes count. */
-static void redis_loses_its_data(void **state)
+/* The cache has lost everything. What was flushed is in the store, and later flushes count. */
+static void the_cache_loses_its_data(void **state)
 {
     struct counters_kit *k = *state;
     cnt_add(k, 0, "a", 5);
     struct pp_cache_take t = take(k, 0);
     store_flush(k, t.flush, "a", 5, NULL);
     ack(k, t.flush);
-    redis_server_do(redis_server_shared(), "FLUSHALL");
+    under_test->lose_cache(k->place);
+    assert_int_equal(take(k, t.flush).flush, 0); /* so the cache learns of the flushes in the store */
+    assert_int_equal(cnt_day(k, 0, "a", CNT_DAY), 5);
+    under_test->lose_cache(k->place);
     assert_int_equal(cnt_add(k, 0, "a", 2), 7);
     struct pp_cstore_last last = {.flush = -1};
     LOWER(k, nodes[0]->store, last, &last, PP_OK);
@@ -380,24 +359,12 @@ static void redis_loses_its_data(void **state)
     assert_int_equal(cnt_day(k, 0, "a", CNT_DAY), 7);
 }
 
-/* --- MongoDB is away --- */
+/* --- the store is away --- */
 
-/* Opens the port anew, with a proxy in front of MongoDB that lets nothing through; or, without a
- * proxy, with all the time in the world. */
-static void open_anew(struct counters_kit *k, struct mongo_proxy *by_way_of)
-{
-    cnt_close_port(k, 0);
-    proxy = by_way_of;
-    timeout_ms = proxy ? 500 : MONGO_SERVER_PATIENCE_MS;
-    cnt_open_port(k, 0);
-}
-
-static void without_mongodb(void **state)
+static void without_the_store(void **state)
 {
     struct counters_kit *k = *state;
-    struct mongo_proxy *closed = mongo_proxy_open(mongo_server_port());
     const char *key = "old";
-    mongo_proxy_cut(closed, true);
     cnt_add(k, 0, "old", 5);
     cnt_add(k, 0, "used", 1);
     struct pp_cache_take t = take(k, 0);
@@ -406,7 +373,7 @@ static void without_mongodb(void **state)
     ack(k, t.flush);
     cnt_add(k, 0, "used", 1); /* so it stays */
     assert_int_equal(sweep_all(k), 1);
-    open_anew(k, closed);
+    under_test->store_away(k->place, true);
     assert_int_equal(cnt_add(k, 0, "used", 1), 3);
     assert_int_equal(cnt_read(k, 0, "used"), 3);
     assert_int_equal(cnt_add(k, 0, "old", 2), PP_COUNTER_UNKNOWN);
@@ -415,8 +382,9 @@ static void without_mongodb(void **state)
     CNT_DUE(k, 0, read, &r, PP_EIO);
     t = take(k, 0);
     cnt_add(k, 0, "old", 4);
-    open_anew(k, NULL);
-    mongo_proxy_close(closed);
+    cnt_close_port(k, 0); /* the port that is opened now does not pause after the failures */
+    under_test->store_away(k->place, false);
+    cnt_open_port(k, 0);
     /* It has been stored, and the ack is missing: the store has 2 of what is processing. */
     store_flush(k, t.flush, "old", 2, NULL);
     assert_int_equal(cnt_read(k, 0, "old"), 11); /* 7 stored, 4 pending */
@@ -425,7 +393,7 @@ static void without_mongodb(void **state)
     assert_int_equal(cnt_day(k, 0, "new", CNT_DAY), 4);
 }
 
-/* Without MongoDB counters were incremented that are not cached. A sum that was read before their
+/* Without the store counters were incremented that are not cached. A sum that was read before their
  * flush is out of date after it. */
 static void a_flush_of_missing_counters(void **state)
 {
@@ -475,22 +443,22 @@ static void the_flusher_flushes(void **state)
 #define T(f)     cmocka_unit_test_setup_teardown(f, cnt_open, cnt_close)
 #define QUIET(f) cmocka_unit_test_setup_teardown(f, open_quiet, close_quiet)
 
-int main(int argc, char **argv)
+int pp_suite_counters_fleet(const struct pp_fleet_counters_subject *subject)
 {
-    (void)argc;
-    mongo_server_start(argv);
-    static const struct pp_counters_subject subject = {"redis and mongo", place, open_node, true};
-    const struct CMUnitTest own_tests[] = {
+    static struct pp_counters_subject whole; /* tests use it also after the suite */
+    whole = (struct pp_counters_subject){subject->name, subject->place, open_node, true};
+    const struct CMUnitTest tests[] = {
         QUIET(a_flush_is_applied_once),
         QUIET(removal_and_flushes),
         QUIET(many_counters),
         QUIET(unused_sums_leave_the_cache),
         QUIET(a_stored_sum_that_is_out_of_date),
-        QUIET(redis_loses_its_data),
-        QUIET(without_mongodb),
+        QUIET(the_cache_loses_its_data),
+        QUIET(without_the_store),
         QUIET(a_flush_of_missing_counters),
         T(the_flusher_flushes),
     };
-    int failed = pp_suite_counters(&subject);
-    return failed + cmocka_run_group_tests_name("a fleet's own", own_tests, NULL, NULL);
+    under_test = subject;
+    int failed = pp_suite_counters(&whole);
+    return failed + cmocka_run_group_tests_name(subject->name, tests, NULL, NULL);
 }
