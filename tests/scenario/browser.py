@@ -104,8 +104,8 @@ class Browser(Process):
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key, code=key, windowsVirtualKeyCode=code)
 
     def picture(self, path):
-        """Writes what the page shows to a PNG."""
-        data = self.call("Page.captureScreenshot", format="png")["data"]
+        """Writes what the page shows to a WebP."""
+        data = self.call("Page.captureScreenshot", format="webp", quality=80)["data"]
         with open(path, "wb") as f:
             f.write(base64.b64decode(data))
 
