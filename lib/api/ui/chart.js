@@ -16,9 +16,12 @@ function options(series, width, span, points) {
   return {
     width, height: HEIGHT, cursor: {y: false}, axes: [axis(), axis({size: 55})],
     scales: {
-      x: {range: (u, min, max) => [Math.min(min ?? Infinity, (max ?? Date.now() / 1000) - span), max ?? Date.now() / 1000]},
+      x: {range: u => {
+        const times = u.data[0], last = times.at(-1) ?? Date.now() / 1000;
+        return [Math.min(times[0] ?? last, last - span), last];
+      }},
       y: {range: (u, min, max) => [0, Math.max(max ?? 0, 1) * 1.1]}},
-    series: [{}, ...series.map(([label, name]) => ({label, stroke: color(name), width: 2, points: {show: points}}))]};
+    series: [{}, ...series.map(([label, name]) => ({label, stroke: color(name), width: 2, points: {show: points || (u => u.data[0].length < 3)}}))]};
 }
 
 /* Makes a chart of at least `span` seconds. series: [[label, name of a colour of style.css], ...];
