@@ -1,22 +1,22 @@
 /* dashboard.c: serves the dashboard: GET / is its page, GET /ui/... are the files that the page
  * loads. Everything else the page asks of the API, like any other caller.
  *
- * Browsers keep a copy of each file, and ask before each use whether it is still the same (ETag): so
- * a new version of the program is seen at once, and an unchanged file costs a 304. */
+ * Browsers keep a copy of each file, and ask before each use whether it is still the same (ETag):
+ * so a new version of the program is seen at once, and an unchanged file costs a 304. */
 #include <strings.h>
 
 #include "api/assets.h"
 #include "api/handler.h"
 
-/* The page runs only the scripts of this server, and no text can become markup or script in it, even
- * by a mistake in these scripts. `blob:` is for photos, which the page loads with its API key. */
+/* The page runs only the scripts of this server, and no text can become markup or script in it,
+ * even by a mistake in these scripts. `blob:` is for photos, which the page loads with its API key. */
 #define POLICY                                                                           \
     "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; " \
     "img-src 'self' blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; "    \
     "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-/* Returns true if the Accept-Encoding header (NULL: there is none) lists gzip, and not with the weight
- * 0 (RFC 9110 section 12.5.3). */
+/* Returns true if the Accept-Encoding header (NULL: there is none) lists gzip, and not with the
+ * weight 0 (RFC 9110 section 12.5.3). */
 static bool accepts_gzip(const char *p)
 {
     while (p && *p) {
@@ -48,6 +48,8 @@ static void send_asset(struct pp_call *call, const struct pp_asset *asset)
                                    .release = keep};
     char tag[80];
 
+    pp_assert(asset->plain_n > 0 && asset->packed_n > 0, "a file of the dashboard is empty");
+    pp_assert(strlen(asset->sha256) < sizeof(tag) - sizeof("-gzip"), "a hash is longer than its buffer");
     /* The two forms of a file have different bytes, so they have different tags. */
     snprintf(tag, sizeof(tag), "\"%s%s\"", asset->sha256, packed ? "-gzip" : "");
     pp_call_header(call, "ETag: %s", tag);

@@ -57,9 +57,9 @@
     X(GET, "/metrics", READ, PP_EVERYWHERE | PP_UNBOUND | PP_METRICS | PP_VITAL, "", metrics)             \
     X(GET, "/openapi.json", ANY, PP_EVERYWHERE | PP_PUBLIC, "", openapi)                                  \
     X(GET, "/asyncapi.json", ANY, PP_EVERYWHERE | PP_PUBLIC, "", asyncapi)                                \
-    X(GET, "/", ANY, PP_PUBLIC, "", dashboard)                                                            \
     X(GET, "/ui/{}", ANY, PP_PUBLIC, "", dashboard_file)                                                  \
-    X(GET, "/ui/{}/{}", ANY, PP_PUBLIC, "", dashboard_folder)
+    X(GET, "/ui/{}/{}", ANY, PP_PUBLIC, "", dashboard_folder)                                             \
+    X(GET, "/", ANY, PP_PUBLIC, "", dashboard)
 
 #define X(method, pattern, scope, flags, params, handler) void pp_api_##handler(struct pp_call *call);
 PP_ENDPOINT_TABLE(X)

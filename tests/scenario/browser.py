@@ -33,8 +33,8 @@ class Browser(Process):
         """
         theirs, ours = os.pipe()
         answers, out = os.pipe()
-        # Chromium reads commands from file descriptor 3 and answers on 4. A shell moves the pipes
-        # to these descriptors.
+        # Chromium reads commands from file descriptor 3 and answers on 4. bash moves the pipes to
+        # these descriptors; other shells know no descriptors above 9.
         self.spawn_through_shell(theirs, out)
         os.close(theirs)
         os.close(out)
@@ -46,7 +46,7 @@ class Browser(Process):
         args = [self.program, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--no-proxy-server",
                 f"--user-data-dir={self.profile}", "--remote-debugging-pipe", "about:blank"]
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen(["sh", "-c", f'exec "$@" 3<&{commands} 4>&{answers}', "sh", *args], stdin=subprocess.DEVNULL,
+            self.process = subprocess.Popen(["bash", "-c", f'exec "$@" 3<&{commands} 4>&{answers}', "bash", *args], stdin=subprocess.DEVNULL,
                                             stdout=log, stderr=log, pass_fds=(commands, answers))
 
     def read(self, f):
@@ -104,8 +104,8 @@ class Browser(Process):
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key, code=key, windowsVirtualKeyCode=code)
 
     def picture(self, path):
-        """Writes what the page shows to a PNG."""
-        data = self.call("Page.captureScreenshot", format="png")["data"]
+        """Writes what the page shows to a WebP."""
+        data = self.call("Page.captureScreenshot", format="webp", quality=80)["data"]
         with open(path, "wb") as f:
             f.write(base64.b64decode(data))
 

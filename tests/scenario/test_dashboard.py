@@ -80,7 +80,7 @@ def picture(page, name, dark=False):
     folder = os.environ.get("PP_PICTURES")
     if folder:
         page.dark(dark)
-        page.picture(os.path.join(folder, f"dashboard-{name}.png"))
+        page.picture(os.path.join(folder, f"dashboard-{name}.webp"))
         page.dark(False)
 
 
@@ -132,6 +132,8 @@ def overview(here):
     check("needs a key" not in page.shown(), "the key is asked for once")
     wait_until(lambda: page.value("document.querySelectorAll('canvas').length") == 1, 20, "the chart")
     wait_until(lambda: page.value("document.getElementById('live').textContent") == "live", 20, "the event stream is open")
+    if os.environ.get("PP_PICTURES"):
+        wait_until(lambda: "failed a second" in page.value("document.getElementById('now').innerText"), 60, "the first figures")
     picture(page, "overview")
 
 
@@ -155,7 +157,9 @@ def batch(here):
     red = page.value("getComputedStyle(document.querySelector('.bar i.failed')).backgroundColor")
     check(red and red != page.value("getComputedStyle(document.querySelector('.bar i.stored')).backgroundColor"), f"failures are red: {red}")
     page.show(f"#/batch/{here.batch}?code=http_404", "bad.example")
+    page.size(1000, 720)
     picture(page, "batch")
+    page.size(1200, 900)
     page.show(f"#/batch/{here.batch}?show=failed", MARKUP)
     page.show(f"#/batch/{here.batch}?show=complete", "good.example")
     wait_until(lambda: page.value("[...document.querySelectorAll('img.thumb')].some(i => i.naturalWidth > 0)"), 20, "a thumbnail")

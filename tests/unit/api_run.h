@@ -36,10 +36,10 @@ struct api_run {
     struct pp_api *api;
     /* The next request is sent with these header values, which are reset after it. */
     const char *authorization, *content_type, *key, *range, *if_range, *if_match, *if_none_match;
-    const char *accept_encoding;
     /* All requests are sent with these values, until the test changes them. */
     const char *host, *origin, *sec_fetch_site, *peer;
     bool websocket;
+    const char *accept_encoding; /* of the next request only */
     struct pp_http_request request;
     json_t *json; /* the body of the last answer; NULL if it is not JSON */
 };
@@ -183,18 +183,18 @@ static inline void api_begin(struct api_run *t, struct pp_http_request *r, enum 
                                   .if_range = t->if_range,
                                   .if_match = t->if_match,
                                   .if_none_match = t->if_none_match,
-                                  .accept_encoding = t->accept_encoding,
                                   .host = t->host,
                                   .origin = t->origin,
                                   .sec_fetch_site = t->sec_fetch_site,
                                   .peer = t->peer ? t->peer : "127.0.0.1",
                                   .websocket = t->websocket,
+                                  .accept_encoding = t->accept_encoding,
                                   .has_body = n > 0,
                                   .body = body ? body : "",
                                   .body_n = n};
     t->content_type = t->key = t->range = t->if_range = t->if_match = t->if_none_match = NULL;
-    t->accept_encoding = NULL;
     const struct pp_http_handler *h = pp_api_handler(t->api);
+    t->accept_encoding = NULL;
     if (h->head(h->data, r))
         h->handle(h->data, r);
 }

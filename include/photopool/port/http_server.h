@@ -28,7 +28,7 @@ struct pp_http_request {
     const char *query; /* the part after '?', not decoded; "" if there is none */
     /* The headers that handlers read; NULL if the request does not have the header. */
     const char *authorization, *content_type, *idempotency_key, *if_match, *if_none_match, *range, *if_range,
-        *accept, *accept_encoding, *last_event_id, *origin, *host, *sec_fetch_site, *request_id, *traceparent;
+        *accept, *last_event_id, *origin, *host, *sec_fetch_site, *request_id, *traceparent;
     const char *peer; /* the caller's address as text; an IPv6 address as "2001:db8:0:1::/64" */
     bool websocket;   /* true: a valid WebSocket handshake (RFC 6455 4.2.1), so open_stream() may take it */
     bool has_body;    /* the head announces a body */
@@ -36,6 +36,8 @@ struct pp_http_request {
      * others are taken: head() refuses the request unless it is one of theirs. The connection
      * closes after the answer. */
     bool spare;
+    /* The header Accept-Encoding; NULL if the request does not have it. */
+    const char *accept_encoding;
     const char *body; /* from handle() on: decoded, with a NUL after it; "" if there is no body */
     size_t body_n;
     /* head() may set these accounts: the server charges the memory of the body and of the answer to

@@ -12,16 +12,22 @@ function axis(more) {
   return {stroke: color("dim"), grid: line, ticks: line, font: "12px system-ui", ...more};
 }
 
-function options(series, width, points) {
+function options(series, width, span, points) {
   return {
     width, height: HEIGHT, cursor: {y: false}, axes: [axis(), axis({size: 55})],
-    scales: {y: {range: (u, min, max) => [0, Math.max(max ?? 0, 1) * 1.1]}},
-    series: [{}, ...series.map(([label, name]) => ({label, stroke: color(name), width: 2, points: {show: points}}))]};
+    scales: {
+      x: {range: u => {
+        const times = u.data[0], last = times.at(-1) ?? Date.now() / 1000;
+        return [Math.min(times[0] ?? last, last - span), last];
+      }},
+      y: {range: (u, min, max) => [0, Math.max(max ?? 0, 1) * 1.1]}},
+    series: [{}, ...series.map(([label, name]) => ({label, stroke: color(name), width: 2, points: {show: points || (u => u.data[0].length < 3)}}))]};
 }
 
-/* Makes a chart. series: [[label, name of a colour of style.css], ...]; `points` marks each value.
- * set() draws [times in s, values of the first series, ...]. It goes when the page closes. */
-export function chart(page, series, label, points = false) {
+/* Makes a chart of at least `span` seconds. series: [[label, name of a colour of style.css], ...];
+ * `points` marks each value. set() draws [times in s, values of the first series, ...]. The chart goes
+ * when the page closes. */
+export function chart(page, series, label, span, points = false) {
   const box = h("div", {class: "chart", role: "img", "aria-label": label});
   const dark = matchMedia("(prefers-color-scheme: dark)");
   let plot = null, data = null;
@@ -30,7 +36,7 @@ export function chart(page, series, label, points = false) {
     plot?.destroy();
     plot = null;
     if (data && box.clientWidth > 0)
-      plot = new uPlot(options(series, box.clientWidth, points), data, box);
+      plot = new uPlot(options(series, box.clientWidth, span, points), data, box);
   };
   const observer = new ResizeObserver(() => {
     if (plot && box.clientWidth > 0)
@@ -52,9 +58,11 @@ export function chart(page, series, label, points = false) {
 
 const midnight = day => Date.parse(day + "T00:00:00Z") / 1000;
 
+export const DAYS = 30; // days that pages show
+
 /* A chart of the days that GET .../stats answers; set() takes them. */
 export function dayChart(page, label) {
-  const made = chart(page, [["stored", "good"], ["unchanged", "known"], ["failed", "bad"]], label, true);
+  const made = chart(page, [["stored", "good"], ["unchanged", "known"], ["failed", "bad"]], label, DAYS * 86400, true);
   return {box: made.box, set(days) {
     made.set([days.map(d => midnight(d.day)), ...["stored", "unchanged", "failed"].map(name => days.map(d => d[name] ?? 0))]);
   }};

@@ -55,7 +55,7 @@ export function dialog(title, parts, yes, onYes, danger) {
   const box = $("dialog");
   return new Promise(resolve => {
     const problem = h("p", {class: "bad", role: "alert"});
-    const finish = value => { box.onclose = null; box.close(); resolve(value); };
+    const finish = value => { box.close(); resolve(value); };
     const form = h("form", {onsubmit: async event => {
       event.preventDefault();
       try {
@@ -70,7 +70,8 @@ export function dialog(title, parts, yes, onYes, danger) {
       h("p", {class: "buttons"}, h("button", {type: "submit", class: danger ? "danger" : "primary"}, yes),
         button("Back", () => finish(null))));
     box.replaceChildren(form);
-    box.onclose = () => finish(null);
+    /* The event of an earlier dialog may come only now, when this one is open. */
+    box.onclose = () => { if (!box.open) resolve(null); };
     if (!box.open)
       box.showModal();
   });

@@ -67,7 +67,8 @@ export function when(time) {
     return "–";
   const seconds = (Date.parse(time) - Date.now()) / 1000;
   const rough = Math.abs(seconds) < 60 ? Math.round(seconds / 5) * 5 : seconds;
-  return h("time", {datetime: time, title: time}, rough > 0 ? "in " + duration(rough) : duration(-rough) + " ago");
+  const text = rough > 0 ? "in " + duration(rough) : rough < 0 ? duration(-rough) + " ago" : "now";
+  return h("time", {datetime: time, title: time}, text);
 }
 
 /* --- parts of pages --- */
@@ -100,7 +101,7 @@ export function table(columns, rows, empty) {
   return h("table", null,
     h("thead", null, h("tr", null, columns.map(([head, , kind]) => h("th", {scope: "col", class: kind}, head)))),
     h("tbody", null, rows.map(row => h("tr", null,
-      columns.map(([head, cell, kind]) => h("td", {class: kind, "data-label": head || null}, cell(row)))))));
+      columns.map(([head, cell, kind]) => h("td", {class: kind, "data-label": head || null}, h("div", null, cell(row))))))));
 }
 
 /* A list of facts: [[name, value], ...]. */

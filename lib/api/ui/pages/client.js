@@ -1,13 +1,12 @@
 /* client.js: a client's limits, what it uses of them now, its days and its batches. */
 import {get, maybe, Problem, segment, send, withQuery} from "../api.js";
-import {dayBefore, dayChart} from "../chart.js";
+import {dayBefore, dayChart, DAYS} from "../chart.js";
 import {act} from "../main.js";
 import {BATCH_COLUMNS, dayTable} from "../shown.js";
 import {button, code, facts, h, notice, number, put, section, state, table} from "../view.js";
 import {setting} from "./clients.js";
 
 const FIELDS = ["rpm", "concurrency", "weight", "paused", "headers"];
-const DAYS = 30;
 
 /* Changes some settings, and returns the ETag of the new ones. A change of limits is refused if
  * somebody else has changed the settings since they were read, which had the ETag `tag`. A server

@@ -2,11 +2,10 @@
 import {get} from "../api.js";
 import {code, h, notice, put, table} from "../view.js";
 
-/* Turns {http: {listen: ...}} into rows, for answers that are no list of parameters. */
-function rowsOf(value, name) {
-  if (value === null || typeof value !== "object" || Array.isArray(value) || "value" in value)
-    return [{name, ...value !== null && typeof value === "object" && "value" in value ? value : {value}}];
-  return Object.entries(value).flatMap(([key, inner]) => rowsOf(inner, name ? `${name}.${key}` : key));
+/* Where a value came from, such as "file /etc/photopool/photopool.yaml:12". */
+function source(row) {
+  const place = row.origin ? ` ${row.origin}${row.line ? ":" + row.line : ""}` : "";
+  return row.source === "default" ? h("span", {class: "dim"}, "default") : row.source + place;
 }
 
 export function open(page) {
@@ -16,10 +15,9 @@ export function open(page) {
   page.period = 60000;
   page.root.append(h("h1", null, "Configuration in force"), notice("In the process that answers, with secrets left out."), box);
   page.refresh = async () => {
-    const answer = await get("/v1/config"), list = answer.parameters ?? answer.config;
-    const rows = Array.isArray(list) ? list : rowsOf(list ?? answer, "");
-    put(box, table([["parameter", r => code(r.name ?? r.key), "wide"],
-      ["value", r => code(typeof r.value === "string" ? r.value : JSON.stringify(r.value ?? null))],
-      ["from", r => r.from ?? r.source ?? ""]], rows, "The server shows no parameters."));
+    const {parameters} = await get("/v1/config?limit=1000");
+    put(box, table([["parameter", r => code(r.name), "wide"],
+      ["value", r => code(typeof r.value === "string" ? r.value : JSON.stringify(r.value))], ["from", source]],
+    parameters, "The server shows no parameters."));
   };
 }

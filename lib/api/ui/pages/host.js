@@ -1,12 +1,12 @@
 /* host.js: one photo host: its breaker, which can be forced, and its errors and latency over time. */
 import {call, get, maybe, segment, withQuery} from "../api.js";
-import {chart, dayBefore, dayChart} from "../chart.js";
+import {chart, dayBefore, dayChart, DAYS} from "../chart.js";
 import {act, dialog} from "../main.js";
 import {dayTable, errorTable} from "../shown.js";
 import {button, facts, h, number, percent, put, section, state, to, when} from "../view.js";
 
 const SAMPLES_MAX = 720;
-const DAYS = 30;
+const SPAN_S = 300; // the charts show at least so much
 
 function forceForm(action) {
   return [h("p", null, action === "open" ? "Nothing is asked of this host, and its photos wait." : "The host is asked, whatever it answers."),
@@ -28,7 +28,8 @@ export function open(page) {
   const head = h("div", null), errors = h("div", null), clients = h("div", null), days = h("div", null), buttons = h("p", {class: "buttons"},
     button("Force open", () => force(order, "open"), {id: "open"}), button("Force closed", () => force(order, "close"), {id: "close"}),
     button("Let it decide", () => act(() => call("POST", order, {action: "auto"}), "The breaker decides by itself."), {id: "auto"}));
-  const shares = chart(page, [["errors, %", "bad"]], "Share of errors"), latency = chart(page, [["median latency, ms", "link"]], "Latency");
+  const shares = chart(page, [["errors, %", "bad"]], "Share of errors", SPAN_S),
+    latency = chart(page, [["median latency, ms", "link"]], "Latency", SPAN_S);
   const drawn = dayChart(page, "Photos of the host by day"), statistics = section("Days", drawn.box, days);
   const samples = [[], [], []];
 
@@ -45,8 +46,8 @@ export function open(page) {
     put(head, facts([["breaker", state(x.state, x.state !== "closed")], ["forced", x.forced ? `${x.forced}` : undefined],
       ["forced until", x.forced_until ? when(x.forced_until) : undefined], ["reason", x.reason ?? undefined], ["since", when(x.since)],
       ["next probe", x.next_probe_at ? when(x.next_probe_at) : undefined], ["asked for patience until", x.slow_until ? when(x.slow_until) : undefined],
-      ["errors", percent(x.error_share)], ["usual errors", percent(x.usual_error_share)], ["median", number(x.latency_ms?.median) + " ms"],
-      ["usual", number(x.latency_ms?.usual) + " ms"], ["requests", number(x.requests)],
+      ["errors", percent(x.error_share)], ["usual errors", percent(x.usual_error_share)], ["median, ms", number(x.latency_ms?.median)],
+      ["usual, ms", number(x.latency_ms?.usual)], ["requests", number(x.requests)],
       ["waiting photos", x.waiting_photos === null ? undefined : number(x.waiting_photos)]]));
     put(errors, errorTable(x.errors));
     put(clients, x.clients?.length ? h("p", null, x.clients.map(id => [h("a", {href: to("client", id)}, id), " "])) : h("p", {class: "dim"}, "None."));

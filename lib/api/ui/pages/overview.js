@@ -123,7 +123,7 @@ async function part(box, path, show) {
 
 export function open(page) {
   const boxes = Object.fromEntries(["first", "now", "waiting", "hosts", "workers", "running"].map(id => [id, h("div", {id})]));
-  const drawn = chart(page, [["stored a second", "good"], ["failed a second", "bad"]], "Photos stored and failed a second");
+  const drawn = chart(page, [["stored a second", "good"], ["failed a second", "bad"]], "Photos stored and failed a second", HOUR_MS / 1000);
 
   page.title = "Overview";
   page.root.append(h("h1", null, "Overview"), boxes.first,
