@@ -187,6 +187,7 @@ static void read_photo(struct pp_sq_db *db, sqlite3_stmt *st, struct pp_arena *a
     p->attempts = (uint32_t)pp_sq_col(st, 8);
     p->last_code = (uint16_t)pp_sq_col(st, 9);
     p->wait_until_ms = pp_sq_col(st, 10);
+    p->parked = pp_sq_col(st, 11) != 0;
 }
 
 void pp_sq_item_read(struct pp_sq_db *db, sqlite3_stmt *st, struct pp_arena *a, struct pp_item *item)

@@ -211,7 +211,7 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
                      " CROSS JOIN tasks t ON t.num=p.task WHERE s.item=?1 AND s.outcome IS NULL")            \
     X(SLOT_CODES, "SELECT outcome, domain FROM slots WHERE item=?1")                                         \
     X(SLOTS_READ, "SELECT s.idx, s.key, s.url, s.outcome, t.worker, t.tier, t.due, s.domain, t.attempts, "   \
-                  "t.code, t.until FROM slots s"                                                             \
+                  "t.code, t.until, t.own FROM slots s"                                                      \
                   " LEFT JOIN photos p ON s.outcome IS NULL AND p.client=?2 AND p.key=s.key"                 \
                   " LEFT JOIN tasks t ON t.num=p.task WHERE s.item=?1 ORDER BY s.idx")                       \
     /* settings and routes */                                                                                \
