@@ -42,6 +42,7 @@ enum pp_reason pp_reason_of(const struct pp_reason_facts *f, uint8_t queue, enum
     if (f->unserved & bit)
         return PP_REASON_UNSERVED;
     switch (class) {
+    case PP_WAIT_HELD:
     case PP_WAIT_PARKED: return PP_REASON_HOST;
     case PP_WAIT_RETRY: return PP_REASON_RETRY;
     case PP_WAIT_OVERDUE:
@@ -51,7 +52,8 @@ enum pp_reason pp_reason_of(const struct pp_reason_facts *f, uint8_t queue, enum
     }
 }
 
-int64_t pp_reason_start(const struct pp_reason_facts *f, enum pp_reason reason, int64_t due_ms)
+int64_t pp_reason_start(const struct pp_reason_facts *f, enum pp_reason reason, enum pp_wait_class class,
+                        int64_t due_ms)
 {
     int64_t due = due_ms > f->now_ms ? due_ms : f->now_ms;
 
@@ -59,6 +61,7 @@ int64_t pp_reason_start(const struct pp_reason_facts *f, enum pp_reason reason, 
     case PP_REASON_IN_FLIGHT:
     case PP_REASON_PAUSED:
     case PP_REASON_UNSERVED: return 0;
+    case PP_REASON_HOST: return class == PP_WAIT_HELD ? 0 : due;
     case PP_REASON_LIMIT: return f->permit_ms == 0 || f->permit_ms > due ? f->permit_ms : due;
     default: return due;
     }
@@ -70,10 +73,11 @@ static void add_group(struct pp_reasons *out, const struct pp_reason_facts *f, u
                       enum pp_wait_class class, const struct pp_wait_group *g, bool *unknown)
 {
     enum pp_reason reason = pp_reason_of(f, queue, class);
-    int64_t start = pp_reason_start(f, reason, g->first_ms);
+    int64_t start = pp_reason_start(f, reason, class, g->first_ms);
 
     out->photos[reason] += g->photos;
-    *unknown = *unknown || (reason == PP_REASON_LIMIT && start == 0);
+    out->held = out->held || (reason == PP_REASON_HOST && start == 0);
+    *unknown = *unknown || (start == 0 && (reason == PP_REASON_LIMIT || reason == PP_REASON_HOST));
     if (start > 0 && (out->next_ms == 0 || start < out->next_ms))
         out->next_ms = start;
     if (start > 0 && g->last_ms > f->now_ms && g->last_ms + f->transfer_ms[queue] > out->last_ms)
@@ -124,7 +128,7 @@ double pp_reasons_eta(const struct pp_reasons *r, const struct pp_reason_facts *
 
     if (open == 0)
         return 0;
-    if (r->photos[PP_REASON_PAUSED] > 0 || r->photos[PP_REASON_UNSERVED] > 0)
+    if (r->held || r->photos[PP_REASON_PAUSED] > 0 || r->photos[PP_REASON_UNSERVED] > 0)
         return -1;
     if (r->photos[PP_REASON_LIMIT] > 0 && f->rpm > 0)
         pace = (double)open * 60.0 / f->rpm;

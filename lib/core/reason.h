@@ -51,15 +51,17 @@ bool pp_reason_serves(const char *tiers, int64_t timeout_ms);
 /* Returns why a task of this class in this queue has not ended. Of several reasons it is the one
  * that decides when the task starts. */
 enum pp_reason pp_reason_of(const struct pp_reason_facts *f, uint8_t queue, enum pp_wait_class class);
-/* Returns when a task starts that has this reason and is due at due_ms. 0: nobody knows, or it has
- * started. */
-int64_t pp_reason_start(const struct pp_reason_facts *f, enum pp_reason reason, int64_t due_ms);
+/* Returns when a task of this reason and class starts that is due at due_ms. 0: nobody knows, or it
+ * has started. */
+int64_t pp_reason_start(const struct pp_reason_facts *f, enum pp_reason reason, enum pp_wait_class class,
+                        int64_t due_ms);
 
 struct pp_reasons {
     uint64_t photos[PP_REASON_COUNT];
     int64_t next_ms; /* the next start; 0: none, or nobody knows */
     /* By this time the last photo that waits for a time will have ended; 0: none waits so. */
     int64_t last_ms;
+    bool held; /* some photos wait for a host to be up again; nobody knows when that is */
 };
 
 /* Sets *out for a batch with `open` open photos. The numbers add up to `open` exactly: photos that

@@ -157,9 +157,11 @@ static void write_task(struct pp_buf *b, const struct pp_item_photo *photo, cons
                                       .parked = photo->parked,
                                       .queue = photo->tier,
                                       .attempts = photo->attempts,
-                                      .due_ms = photo->due_ms};
-    enum pp_reason reason = pp_reason_of(f, photo->tier, pp_wait_class_of(&task, f->now_ms));
-    int64_t next = pp_reason_start(f, reason, photo->due_ms), to_date = from->date_ms - f->now_ms;
+                                      .due_ms = photo->due_ms,
+                                      .wait_until_ms = photo->wait_until_ms};
+    enum pp_wait_class class = pp_wait_class_of(&task, f->now_ms);
+    enum pp_reason reason = pp_reason_of(f, photo->tier, class);
+    int64_t next = pp_reason_start(f, reason, class, photo->due_ms), to_date = from->date_ms - f->now_ms;
     bool known = photo->tier < PP_QUEUES && f->transfer_ms[photo->tier] > 0;
     char code[PP_CODE_NAME_MAX];
 

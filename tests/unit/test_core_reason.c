@@ -86,6 +86,22 @@ static void the_next_start_is_the_earliest(void **state)
     assert_int_equal(reasons(&f, &w, 3).next_ms, NOW);
 }
 
+static void nobody_knows_when_a_host_is_up_again(void **state)
+{
+    (void)state;
+    struct pp_reason_facts f = facts();
+    struct pp_waits w = {.photos = 0};
+    const struct pp_wait_task held = {.parked = true, .due_ms = NOW + 90000, .wait_until_ms = NOW + 90000};
+
+    add(&w, 0, false, true, 0, NOW + 7000, 1); /* a slow host, until a known time */
+    assert_int_equal(reasons(&f, &w, 1).next_ms, NOW + 7000);
+    pp_waits_add(&w, &held, 1, NOW);
+    struct pp_reasons r = reasons(&f, &w, 2);
+    assert_int_equal(r.photos[PP_REASON_HOST], 2);
+    assert_int_equal(r.next_ms, 0);
+    assert_int_equal(pp_reasons_eta(&r, &f, 2, 1), -1);
+}
+
 /* Whatever was counted, the numbers add up to the open photos. */
 static void reasons_add_up(void **state)
 {
@@ -162,6 +178,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_class_has_its_reason),
         cmocka_unit_test(the_next_start_is_the_earliest),
+        cmocka_unit_test(nobody_knows_when_a_host_is_up_again),
         cmocka_unit_test(reasons_add_up),
         cmocka_unit_test(photos_that_are_not_planned_are_queued),
         cmocka_unit_test(the_end_is_estimated_from_limit_rate_and_due_times),

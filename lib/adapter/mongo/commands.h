@@ -347,7 +347,7 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
     X(WAITING_ITEMS, FIND, ITEMS, "batch", "{'c': '?client:s', 'b': '?batch:s', 'q': 0}", "",                \
       "'projection': {'_id': 0, 'ph.k': 1, 'ph.o.k': 1}, 'limit': '?limit:i', " MG_MAJORITY)                 \
     X(WAITING_TASKS, FIND, PHOTOS, "_id_", "{" MG_THESE_PHOTOS "}", "",                                      \
-      "'projection': {'t.s': 1, 't.q': 1, 't.due': 1, 't.at': 1, 't.pk': 1}")                                \
+      "'projection': {'t.s': 1, 't.q': 1, 't.due': 1, 't.at': 1, 't.pk': 1, 't.wu': 1}")                     \
     X(OUTBOX, FIND, ITEMS, "outbox", "{'q': {'$gt': '?after:i', '$in': '?seqs:L?', '$lt': '?end:I'}}", "",   \
       "'sort': {'q': 1}, 'limit': '?limit:i', " MG_MAJORITY)                                                 \
     X(OUTBOX_COUNT, AGGREGATE, ITEMS, "outbox",                                                              \

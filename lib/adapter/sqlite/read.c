@@ -54,7 +54,8 @@ static void add_waiting(struct pp_sq_db *db, int64_t item, int64_t client, struc
                                           .queue = (uint8_t)pp_sq_col(st, 1),
                                           .attempts = (uint32_t)pp_sq_col(st, 2),
                                           .due_ms = pp_sq_col(st, 3),
-                                          .parked = pp_sq_col(st, 4) != 0};
+                                          .parked = pp_sq_col(st, 4) != 0,
+                                          .wait_until_ms = pp_sq_col(st, 5)};
         if (task.queue < PP_QUEUES)
             pp_waits_add(waits, &task, 1, now_ms);
     }
