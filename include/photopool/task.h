@@ -140,7 +140,7 @@ struct pp_item_photo {
     struct pp_key key;
     struct pp_outcome outcome;
     /* The following fields describe the photo's task; they are valid while the photo is OPEN. */
-    bool claimed;
+    bool claimed, parked;
     uint8_t tier;
     uint16_t last_code; /* the code of the last failed attempt; 0: none */
     uint32_t attempts;

@@ -197,7 +197,8 @@ static inline void pp_task_retime(struct pp_task_times *t, int64_t own_ms)
 /* The state of an open photo's task, as far as it decides why the photo is open (core/reason.h). */
 enum pp_wait_class {
     PP_WAIT_CLAIMED, /* a worker has it, or its outcome is on its way to the item */
-    PP_WAIT_PARKED,  /* parked for its host */
+    PP_WAIT_HELD,    /* parked until its host is probed, or the task has waited as long as it may */
+    PP_WAIT_PARKED,  /* parked until a time that the host has asked for */
     PP_WAIT_RETRY,   /* an attempt failed, and the next one is not due yet */
     PP_WAIT_LATER,   /* not due yet, and never tried */
     PP_WAIT_DUE,     /* due since at most PP_WAIT_NEXT_MS */
@@ -210,7 +211,7 @@ struct pp_wait_task {
     bool claimed, parked;
     uint8_t queue;
     uint32_t attempts;
-    int64_t due_ms;
+    int64_t due_ms, wait_until_ms;
 };
 
 /* Open photos whose tasks are in one queue and one class. The times are steady wall times: when the
@@ -236,7 +237,7 @@ static inline enum pp_wait_class pp_wait_class_of(const struct pp_wait_task *w, 
     if (w->due_ms <= now_ms)
         return now_ms - w->due_ms > PP_WAIT_NEXT_MS ? PP_WAIT_OVERDUE : PP_WAIT_DUE;
     if (w->parked)
-        return PP_WAIT_PARKED;
+        return w->wait_until_ms != 0 && w->due_ms >= w->wait_until_ms ? PP_WAIT_HELD : PP_WAIT_PARKED;
     return w->attempts > 0 ? PP_WAIT_RETRY : PP_WAIT_LATER;
 }
 

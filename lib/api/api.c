@@ -234,6 +234,12 @@ struct pp_api *pp_api_open(const struct pp_api_options *options)
     if (!api)
         return NULL;
     api->o = *options;
+    api->waiting_from = (struct pp_waiting_from){.store = options->store,
+                                                 .coordinator = options->coordinator,
+                                                 .claimer = options->claimer,
+                                                 .progress = options->progress,
+                                                 .params = options->params,
+                                                 .loop = options->loop};
     pp_list_init(&api->polls);
     pp_list_init(&api->replays);
     api->handler = (struct pp_http_handler){.head = on_head,

@@ -9,10 +9,11 @@
 #include "base/check.h"
 #include "events/publisher.h"
 #include "format/ids.h"
-#include "format/result.h"
-#include "pipeline/common/progress.h"
 
 #define HOUR_S 3600
+
+/* One answer counts about this many open photos in all, and at least so many of each batch. */
+enum { PHOTOS_READ = 8000, PHOTOS_LEAST = 50 };
 
 static void ask_store(struct pp_call *call);
 
@@ -94,12 +95,17 @@ struct pp_batch pp_batch_of_entry(const struct pp_ingest_entry *entry)
                              .photos_total = entry->n_photos};
 }
 
-void pp_batch_put(struct pp_call *call, const struct pp_batch *batch)
+void pp_batch_look(struct pp_call *call, struct pp_waiting_look *look, const struct pp_batch *batches,
+                   size_t n, void (*on_looked)(struct pp_call *call))
 {
-    const struct pp_api_options *o = call->o;
+    size_t photos = PHOTOS_READ / (n > 0 ? n : 1);
 
-    pp_batch_write(&call->out, batch,
-                   pp_progress_of_batch(o->progress, batch, !o->params->sole_worker, pp_loop_now(o->loop)));
+    *look = (struct pp_waiting_look){.from = &call->api->waiting_from,
+                                     .batches = batches,
+                                     .n = n,
+                                     .photos = photos > PHOTOS_LEAST ? photos : PHOTOS_LEAST};
+    pp_call_prepare(call, &look->req, "reading why photos wait", on_looked, &call->arena);
+    pp_call_sent(call, pp_waiting_look(look));
 }
 
 /* Adds the Location header. A repeated (replayed) answer comes without a batch id of its own, so

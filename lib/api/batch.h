@@ -7,6 +7,7 @@
 
 #include "api/call.h"
 #include "pipeline/accept/accept.h"
+#include "pipeline/claim/waiting.h"
 
 /* A search for one batch. It must be the first member of a call's state. */
 struct pp_batch_find {
@@ -32,8 +33,9 @@ bool pp_batch_id_check(struct pp_call *call, const char *id);
 
 /* Returns the batch that an entry of the queue stands for. It borrows the strings of the entry. */
 struct pp_batch pp_batch_of_entry(const struct pp_ingest_entry *entry);
-/* Appends the batch to the answer, in the form of GET /v1/batches/{id}. */
-void pp_batch_put(struct pp_call *call, const struct pp_batch *batch);
+/* Reads the pace of batches of the store, then calls on_looked(call). */
+void pp_batch_look(struct pp_call *call, struct pp_waiting_look *look, const struct pp_batch *batches,
+                   size_t n, void (*on_looked)(struct pp_call *call));
 /* Answers a post with the acceptor's verdict; post->data is the call. The verdict must not be
  * PP_POST_NOTHING. */
 void pp_batch_posted(struct pp_acceptor_post *post);

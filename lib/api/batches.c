@@ -59,20 +59,44 @@ void pp_api_post_batch(struct pp_call *call)
 
 /* --- GET and DELETE /v1/batches/{id} --- */
 
+struct get_state {
+    struct pp_batch_find find;
+    struct pp_waiting_look look;
+};
+
+static void send_batch(struct pp_call *call, const struct pp_batch *batch, const struct pp_batch_pace *pace)
+{
+    pp_batch_write(&call->out, batch, pace);
+    pp_call_json(call, 200);
+}
+
+static void on_looked(struct pp_call *call)
+{
+    const struct get_state *s = call->state;
+    send_batch(call, &s->find.batch, &s->look.paces[0]);
+}
+
 static void on_batch_found(struct pp_call *call)
 {
-    pp_batch_put(call, &((struct pp_batch_find *)call->state)->batch);
-    pp_call_json(call, 200);
+    struct get_state *s = call->state;
+    const struct pp_batch *batch = &s->find.batch;
+
+    if (batch->state == PP_BATCH_RUNNING) {
+        pp_batch_look(call, &s->look, batch, 1, on_looked);
+        return;
+    }
+    const struct pp_batch_pace pace = pp_waiting_at_rest(&call->api->waiting_from, batch);
+    send_batch(call, batch, &pace);
 }
 
 void pp_api_get_batch(struct pp_call *call)
 {
-    pp_call_state(call, sizeof(struct pp_batch_find));
+    pp_call_state(call, sizeof(struct get_state));
     pp_batch_find(call, call->args[0], on_batch_found);
 }
 
 struct delete_state {
-    struct pp_batch_find find; /* reads the cancelled batch for the answer */
+    struct get_state get; /* reads the cancelled batch for the answer */
     struct pp_ingest_get queued;
     struct pp_ingest_cancel mark;
     struct pp_store_cancel cancel;
@@ -157,6 +181,7 @@ struct batches_list {
     const char *client;
     struct pp_ingest_list ingest;
     struct pp_store_batches store;
+    struct pp_waiting_look look; /* of the batches of the store */
 };
 
 /* Merges the batches of the queue and of the store in the order of their ids, newest first. A batch
@@ -174,13 +199,26 @@ static void send_list(struct pp_call *call)
         int order = i == queued->n   ? -1
                     : j == stored->n ? 1
                                      : strcmp(queued->entries[i].batch_id, stored->batches[j].id);
-        const struct pp_batch batch =
-            order <= 0 ? stored->batches[j++] : pp_batch_of_entry(&queued->entries[i]);
+        struct pp_batch batch;
+        struct pp_batch_pace pace;
+        if (order <= 0) {
+            pace = s->look.paces[j];
+            batch = stored->batches[j++];
+        } else {
+            batch = pp_batch_of_entry(&queued->entries[i]);
+            pace = pp_waiting_at_rest(&call->api->waiting_from, &batch);
+        }
         i += order >= 0;
-        pp_batch_put(call, &batch);
+        pp_batch_write(&call->out, &batch, &pace);
         call->page.last = batch.id;
     }
     pp_page_send(call, i < queued->n || j < stored->n || queued->more || stored->more);
+}
+
+static void on_stored(struct pp_call *call)
+{
+    struct batches_list *s = call->state;
+    pp_batch_look(call, &s->look, s->store.batches, s->store.n, send_list);
 }
 
 static void list_stored(struct pp_call *call)
@@ -196,7 +234,7 @@ static void list_stored(struct pp_call *call)
     s->store.state = s->state;
     s->store.after = call->page.after;
     s->store.limit = call->page.limit;
-    PP_CALL_ASK(call, call->o->store, batches, &s->store, "listing batches", send_list);
+    PP_CALL_ASK(call, call->o->store, batches, &s->store, "listing batches", on_stored);
 }
 
 static void list_queued(struct pp_call *call)

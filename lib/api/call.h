@@ -19,6 +19,7 @@
 #include "base/list.h"
 #include "format/json_out.h"
 #include "photopool/api_code.h"
+#include "pipeline/claim/waiting.h"
 
 #define PP_CALL_ARGS      3
 #define PP_CALL_PARAMS    1008 /* a query has at most this many parameters, repeated ones included */
@@ -72,6 +73,7 @@ struct pp_api_replayed {
 /* The API of one process. */
 struct pp_api {
     struct pp_api_options o;
+    struct pp_waiting_from waiting_from; /* what waiting.h needs of the options */
     struct pp_http_handler handler;
     size_t calls;   /* the number of calls that are not answered yet */
     size_t reading; /* the number of these calls whose body has not arrived yet */

@@ -1,5 +1,7 @@
 /* explain.c: GET /v1/explain: says what photopool would do with a photo now, why, and when next.
  * The handler decides with the same functions as plan and claim, and changes nothing. */
+#include <inttypes.h>
+
 #include "api/handler.h"
 #include "core/plan.h"
 #include "core/sniff.h"
@@ -9,6 +11,7 @@
 #include "photopool/code.h"
 #include "photopool/task_rules.h"
 #include "pipeline/claim/claim.h"
+#include "pipeline/claim/waiting.h"
 #include "pipeline/hosts/hosts.h"
 #include "pipeline/routes/routes.h"
 
@@ -25,8 +28,10 @@ struct explain_state {
     bool held; /* this process holds a slot of the client */
     struct pp_claimer_view slot;
     struct pp_breaker breaker; /* of the photo's host; closed if this process does not know the host */
-    struct pp_coord_workers workers;
-    bool unserved; /* the photo's task has a tier that no live worker serves */
+    struct pp_facts_look look;
+    struct pp_reason_facts facts; /* about the fleet; valid if the photo has a task that waits */
+    char text[160];               /* the sentences of the answer, if they are made here */
+    bool unserved;                /* the photo's task has a tier that no live worker serves */
     /* Steady wall times: until when no request may go to the photo's host, and the current time. */
     int64_t slow_until, now;
     int64_t date; /* the current date, which the photo's record has dates of */
@@ -106,7 +111,34 @@ static struct answer answer_breaker(const struct explain_state *s)
     return (struct answer){"wait", breaker_text(&s->breaker), when};
 }
 
-static struct answer answer_open(const struct pp_call *call, const struct explain_state *s)
+static enum pp_wait_class class_of(const struct explain_state *s)
+{
+    const struct pp_wait_task task = {
+        .queue = s->photo.tier, .attempts = s->photo.attempts, .due_ms = s->photo.due_ms};
+    return pp_wait_class_of(&task, s->now);
+}
+
+/* Returns sentences about a photo whose next try is not due yet. */
+static const char *retry_text(const struct pp_call *call, struct explain_state *s)
+{
+    uint32_t tries = s->photo.attempts;
+    char times[24], code[PP_CODE_NAME_MAX];
+
+    if (tries == 0 || s->photo.last_code == 0)
+        return "The photo waits for its time.";
+    if (tries <= 2)
+        snprintf(times, sizeof(times), "%s", tries == 1 ? "once" : "twice");
+    else
+        snprintf(times, sizeof(times), "%" PRIu32 " times", tries);
+    snprintf(s->text, sizeof(s->text),
+             "Tried %s; the last try failed: %s. Next try in %" PRId64 " s. After %" PRIu32
+             " tries it fails.",
+             times, pp_code_name(s->photo.last_code, code), (s->photo.due_ms - s->now + 999) / 1000,
+             call->o->params->retry.max_attempts);
+    return s->text;
+}
+
+static struct answer answer_open(const struct pp_call *call, struct explain_state *s)
 {
     int64_t start = start_of(call, s, s->photo.due_ms);
 
@@ -120,10 +152,14 @@ static struct answer answer_open(const struct pp_call *call, const struct explai
         return answer_breaker(s);
     if (s->unserved)
         return (struct answer){"wait", "No live worker serves the tier of the task.", 0};
-    if (s->photo.due_ms > s->now)
-        return (struct answer){"wait", "A task waits for its time.", start};
-    if (s->slow_until > s->now)
+    int64_t permit = s->held && s->slot.permits == 0 ? permit_at(call, s) : 0;
+    if (s->photo.due_ms > s->now && s->photo.due_ms >= later(s->slow_until, permit))
+        return (struct answer){"wait", retry_text(call, s), start};
+    if (s->slow_until > s->now && s->slow_until >= permit)
         return (struct answer){"wait", "The host asked for patience.", start};
+    if (pp_reason_of(&s->facts, s->photo.tier, class_of(s)) == PP_REASON_LIMIT)
+        return (struct answer){"wait", "The client's rate or concurrency is used up for now.",
+                               s->facts.permit_ms ? start : 0};
     return answer_due(s, start);
 }
 
@@ -220,7 +256,7 @@ static void put_known(struct pp_buf *b, const struct pp_photo *photo)
 
 static void send_answer(struct pp_call *call)
 {
-    const struct explain_state *s = call->state;
+    struct explain_state *s = call->state;
     const struct pp_store_photo *p = &s->photo;
     struct pp_buf *b = &call->out;
     char code[PP_CODE_NAME_MAX];
@@ -250,38 +286,12 @@ static void send_answer(struct pp_call *call)
 
 /* --- reading the data for the answer --- */
 
-/* Returns true if the list of tiers, "all" or seconds as in "1,5", has the tier. */
-static bool has_tier(const char *tiers, const char *seconds)
+static void on_facts(struct pp_call *call)
 {
-    size_t n = strlen(seconds);
-
-    if (strcmp(tiers, "all") == 0)
-        return true;
-    for (; *tiers; tiers += strcspn(tiers, ",") + (tiers[strcspn(tiers, ",")] == ','))
-        if (strcspn(tiers, ",") == n && memcmp(tiers, seconds, n) == 0)
-            return true;
-    return false;
-}
-
-static void on_workers_read(struct pp_call *call)
-{
-    const struct pp_params *params = call->o->params;
     struct explain_state *s = call->state;
-    char seconds[32];
 
-    if (s->photo.tier < params->n_tiers) {
-        snprintf(seconds, sizeof(seconds), "%g", (double)params->tiers[s->photo.tier].timeout_ms / 1000.0);
-        s->unserved = true;
-        for (size_t i = 0; i < s->workers.n && s->unserved; i++)
-            s->unserved = s->workers.workers[i].draining || !has_tier(s->workers.workers[i].tiers, seconds);
-    }
-    send_answer(call);
-}
-
-/* Without the coordinator the photo is explained by what the store says. */
-static void on_workers_unknown(struct pp_call *call, enum pp_err err)
-{
-    (void)err;
+    s->facts = s->look.facts[0];
+    s->unserved = s->photo.tier < call->o->params->n_tiers && s->facts.unserved >> s->photo.tier & 1;
     send_answer(call);
 }
 
@@ -311,9 +321,9 @@ static void on_settings_read(struct pp_call *call)
         send_answer(call);
         return;
     }
-    s->workers.now_ms = s->now;
-    call->on_error = on_workers_unknown;
-    PP_CALL_ASK(call, o->coordinator, workers, &s->workers, "explaining a photo", on_workers_read);
+    s->look = (struct pp_facts_look){.from = &call->api->waiting_from, .clients = &s->client, .n = 1};
+    pp_call_prepare(call, &s->look.req, "explaining a photo", on_facts, &call->arena);
+    pp_call_sent(call, pp_facts_look(&s->look));
 }
 
 static void read_settings(struct pp_call *call)

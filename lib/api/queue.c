@@ -3,15 +3,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/batch.h"
 #include "api/handler.h"
 #include "pipeline/deliver/deliver.h"
 
 #define SHOWN_AGAIN_MS 1000
+#define RUNNING        100 /* the photos of so many running batches, the newest, say why they wait */
 
 struct queue_state {
     struct pp_ingest_stats ingest;
     struct pp_store_queue store;
     struct pp_outbox_look outbox;
+    struct pp_store_batches running;
+    struct pp_waiting_look look;
 };
 
 static void put_open(struct pp_call *call, const struct pp_queue_count *count)
@@ -39,6 +43,21 @@ static void keep_answer(struct pp_call *call)
     api->queue_ms = pp_loop_now(call->o->loop);
 }
 
+/* Writes why the open photos of all running batches wait. */
+static void put_waiting(struct pp_call *call, const struct queue_state *s)
+{
+    struct pp_buf *b = &call->out;
+    uint64_t photos[PP_REASON_COUNT] = {0};
+
+    for (size_t i = 0; i < s->look.n; i++)
+        for (int k = 0; k < PP_REASON_COUNT; k++)
+            photos[k] += s->look.paces[i].waiting[k];
+    pp_json_begin(b, "waiting", '{');
+    for (int k = 0; k < PP_REASON_COUNT; k++)
+        pp_json_uint(b, pp_reason_name((enum pp_reason)k), photos[k]);
+    pp_json_end(b, '}');
+}
+
 static void send_queue(struct pp_call *call)
 {
     struct queue_state *s = call->state;
@@ -56,6 +75,7 @@ static void send_queue(struct pp_call *call)
     }
     pp_json_end(b, ']');
     pp_json_uint(b, "claimed", s->store.claimed);
+    put_waiting(call, s);
     pp_json_begin(b, "outbox", '[');
     for (size_t i = 0; i < s->outbox.n; i++) {
         const struct pp_outbox_row *row = &s->outbox.rows[i];
@@ -68,7 +88,7 @@ static void send_queue(struct pp_call *call)
     pp_call_json(call, 200);
 }
 
-static void on_store_counted(struct pp_call *call)
+static void count_outbox(struct pp_call *call)
 {
     const struct pp_api_options *o = call->o;
     struct queue_state *s = call->state;
@@ -81,6 +101,21 @@ static void on_store_counted(struct pp_call *call)
     s->outbox.deliveries = o->deliveries;
     pp_call_prepare(call, &s->outbox.req, "counting the outbox", send_queue, &call->arena);
     pp_call_sent(call, pp_outbox_look(&s->outbox));
+}
+
+static void on_running(struct pp_call *call)
+{
+    struct queue_state *s = call->state;
+    pp_batch_look(call, &s->look, s->running.batches, s->running.n, count_outbox);
+}
+
+static void on_store_counted(struct pp_call *call)
+{
+    struct queue_state *s = call->state;
+
+    s->running.state = PP_BATCH_RUNNING;
+    s->running.limit = RUNNING;
+    PP_CALL_ASK(call, call->o->store, batches, &s->running, "listing running batches", on_running);
 }
 
 static void on_ingest_counted(struct pp_call *call)

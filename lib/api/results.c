@@ -99,35 +99,46 @@ void pp_api_list_results(struct pp_call *call)
 
 /* --- GET /v1/items/{client}/{item} --- */
 
+struct item_state {
+    struct pp_store_item item;
+    struct pp_facts_look look;
+};
+
+static void send_open_item(struct pp_call *call)
+{
+    const struct item_state *s = call->state;
+    const struct pp_open_from from = {.facts = s->look.facts[0], .date_ms = pp_loop_date(call->o->loop)};
+
+    pp_result_write_open(&call->out, NULL, &s->item.item, &from);
+    pp_call_json(call, 200);
+}
+
 static void on_item_read(struct pp_call *call)
 {
-    struct pp_store_item *s = call->state;
-    const struct pp_params *params = call->o->params;
-    int64_t tier_ms[PP_TIERS_MAX] = {0};
+    struct item_state *s = call->state;
 
-    for (uint32_t i = 0; i < params->n_tiers; i++)
-        tier_ms[i] = params->tiers[i].timeout_ms;
-    for (uint32_t i = 0; i < s->item.n_photos; i++)
-        s->item.photos[i].due_ms = pp_shown_date(call, s->item.photos[i].due_ms);
-    if (s->item.status == PP_ITEM_OPEN)
-        pp_result_write_open(&call->out, NULL, &s->item, tier_ms, params->n_tiers);
-    else
-        pp_result_write(&call->out, NULL, &s->item);
-    pp_call_json(call, 200);
+    if (s->item.item.status != PP_ITEM_OPEN) {
+        pp_result_write(&call->out, NULL, &s->item.item);
+        pp_call_json(call, 200);
+        return;
+    }
+    s->look =
+        (struct pp_facts_look){.from = &call->api->waiting_from, .clients = &s->item.item.client, .n = 1};
+    pp_call_prepare(call, &s->look.req, "reading why photos wait", send_open_item, &call->arena);
+    pp_call_sent(call, pp_facts_look(&s->look));
 }
 
 void pp_api_get_item(struct pp_call *call)
 {
     const char *client = call->args[0], *item = call->args[1];
-    struct pp_store_item *s = pp_call_state(call, sizeof(*s));
+    struct item_state *s = pp_call_state(call, sizeof(*s));
 
-    call->missing = "there is no such item";
     if (!pp_client_valid(client, strlen(client)) || !pp_item_id_valid(item, strlen(item)) ||
         (call->only_client && strcmp(call->only_client, client) != 0)) {
         pp_call_not_found(call);
         return;
     }
-    s->client = client;
-    s->id = item;
-    PP_CALL_ASK(call, call->o->store, item, s, "reading an item", on_item_read);
+    s->item.client = client;
+    s->item.id = item;
+    PP_CALL_ASK(call, call->o->store, item, &s->item, "reading an item", on_item_read);
 }

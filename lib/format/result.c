@@ -2,7 +2,6 @@
  * bytes: never change it. */
 #include "format/result.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -150,22 +149,44 @@ void pp_result_write(struct pp_buf *b, const char *key, const struct pp_item *it
     pp_json_end(b, '}');
 }
 
+/* Appends what is known of an open photo's task. */
+static void write_task(struct pp_buf *b, const struct pp_item_photo *photo, const struct pp_open_from *from)
+{
+    const struct pp_reason_facts *f = &from->facts;
+    const struct pp_wait_task task = {.claimed = photo->claimed,
+                                      .parked = photo->parked,
+                                      .queue = photo->tier,
+                                      .attempts = photo->attempts,
+                                      .due_ms = photo->due_ms,
+                                      .wait_until_ms = photo->wait_until_ms};
+    enum pp_wait_class class = pp_wait_class_of(&task, f->now_ms);
+    enum pp_reason reason = pp_reason_of(f, photo->tier, class);
+    int64_t next = pp_reason_start(f, reason, class, photo->due_ms), to_date = from->date_ms - f->now_ms;
+    bool known = photo->tier < PP_QUEUES && f->transfer_ms[photo->tier] > 0;
+    char code[PP_CODE_NAME_MAX];
+
+    PP_JSON_MEMBERS(b, PP_STR("state", photo->claimed ? "claimed" : "waiting"),
+                    PP_NUM_IF("tier", known, known ? (double)f->transfer_ms[photo->tier] / 1000.0 : 0),
+                    PP_TIME("due_at", photo->due_ms ? photo->due_ms + to_date : 0),
+                    PP_STR("waiting", pp_reason_name(reason)),
+                    PP_STR("last_error", photo->last_code ? pp_code_name(photo->last_code, code) : NULL),
+                    PP_TIME("next_at", next ? next + to_date : 0));
+}
+
 void pp_result_write_open(struct pp_buf *b, const char *key, const struct pp_item *item,
-                          const int64_t *tier_ms, uint32_t n_tiers)
+                          const struct pp_open_from *from)
 {
     pp_json_begin(b, key, '{');
     write_head(b, item);
     pp_json_time(b, "created_at", item->created_at);
     pp_json_begin(b, "photos", '[');
     for (uint32_t i = 0; i < item->n_photos; i++) {
-        const struct pp_item_photo *photo = &item->photos[i];
-        write_photo(b, photo);
-        if (photo->outcome.kind == PP_OUTCOME_OPEN) {
-            bool known = photo->tier < n_tiers;
-            PP_JSON_MEMBERS(b, PP_STR("state", photo->claimed ? "claimed" : "waiting"),
-                            PP_NUM_IF("tier", known, known ? (double)tier_ms[photo->tier] / 1000.0 : 0),
-                            PP_TIME("due_at", photo->due_ms));
-        }
+        struct pp_item_photo photo = item->photos[i];
+        if (photo.outcome.kind == PP_OUTCOME_OPEN)
+            photo.outcome.attempts = photo.attempts;
+        write_photo(b, &photo);
+        if (photo.outcome.kind == PP_OUTCOME_OPEN)
+            write_task(b, &photo, from);
         pp_json_end(b, '}');
     }
     pp_json_end(b, ']');
@@ -229,18 +250,27 @@ uint64_t pp_batch_photos_open(const struct pp_batch *batch)
     return open_of(batch->photos_total, batch->photos, PP_OUTCOME_COUNT);
 }
 
-void pp_batch_write(struct pp_buf *b, const struct pp_batch *batch, double rate)
+/* Writes why the open photos are open. */
+static void write_waiting(struct pp_buf *b, const struct pp_batch_pace *pace)
 {
-    uint64_t open = pp_batch_photos_open(batch);
+    pp_json_begin(b, "waiting", '{');
+    for (int i = 0; i < PP_REASON_COUNT; i++)
+        pp_json_uint(b, pp_reason_name((enum pp_reason)i), pace->waiting[i]);
+    pp_json_end(b, '}');
+    pp_json_time(b, "next_at", pace->next_at);
+}
 
+void pp_batch_write(struct pp_buf *b, const struct pp_batch *batch, const struct pp_batch_pace *pace)
+{
     pp_json_begin(b, NULL, '{');
     PP_JSON_MEMBERS(b, PP_STR("batch_id", batch->id), PP_STR("client", batch->client),
                     PP_STR("state", states[batch->state]), PP_TIME("created_at", batch->created_at),
                     PP_TIME("finished_at", batch->finished_at));
     write_items(b, batch);
-    write_photos(b, batch, open);
+    write_photos(b, batch, pp_batch_photos_open(batch));
+    write_waiting(b, pace);
     write_errors(b, batch);
-    PP_JSON_MEMBERS(b, PP_NUM("photos_per_second", rate),
-                    PP_NUM_IF("eta_seconds", open == 0 || rate > 0, open ? ceil((double)open / rate) : 0));
+    PP_JSON_MEMBERS(b, PP_NUM("photos_per_second", pace->rate),
+                    PP_NUM_IF("eta_seconds", pace->eta_seconds >= 0, pace->eta_seconds));
     pp_json_end(b, '}');
 }

@@ -8,15 +8,23 @@
 #define PHOTOPOOL_FORMAT_RESULT_H
 
 #include "base/buf.h"
+#include "core/reason.h"
 #include "photopool/task.h"
 
 /* Appends the result of a finished item as a CloudEvent. `key` is as for pp_json_begin(). */
 void pp_result_write(struct pp_buf *b, const char *key, const struct pp_item *item);
 
-/* Appends an item that is still open: the `data` of a result, with "status": "open" and the tier or
- * time for which each open photo waits. `tier_ms` has the tiers' timeouts. */
+/* What is known of an open item's client, and the date that belongs to facts.now_ms. A tier that is
+ * not configured any more has a transfer_ms of 0. */
+struct pp_open_from {
+    struct pp_reason_facts facts;
+    int64_t date_ms;
+};
+
+/* Appends an item that is still open: the `data` of a result, with "status": "open", and for each
+ * open photo its tier, why it is open, its attempts so far, and when it starts. */
 void pp_result_write_open(struct pp_buf *b, const char *key, const struct pp_item *item,
-                          const int64_t *tier_ms, uint32_t n_tiers);
+                          const struct pp_open_from *from);
 
 /* Appends the members of a stored object, from "sha256" to "object", which is the object's name in
  * the blob store. */
@@ -31,9 +39,16 @@ const char *pp_outcome_name(enum pp_outcome_kind kind);
 
 /* --- batches, in the same form in the API and in events --- */
 
-/* Appends the object of GET /v1/batches/{id}. `rate` is the number of photos settled per second; 0:
- * none was settled lately. */
-void pp_batch_write(struct pp_buf *b, const struct pp_batch *batch, double rate);
+/* How a batch goes on. */
+struct pp_batch_pace {
+    double rate;                       /* photos settled per second; 0: none was settled lately */
+    double eta_seconds;                /* the estimated time to the end; below 0: nothing can be said */
+    int64_t next_at;                   /* date of the next start; 0: none, or nobody knows */
+    uint64_t waiting[PP_REASON_COUNT]; /* why the open photos are open */
+};
+
+/* Appends the object of GET /v1/batches/{id}. */
+void pp_batch_write(struct pp_buf *b, const struct pp_batch *batch, const struct pp_batch_pace *pace);
 
 /* Returns the number of photos without an outcome, including photos that are not planned yet. */
 uint64_t pp_batch_photos_open(const struct pp_batch *batch);

@@ -46,6 +46,11 @@ static void open_photos_are_counted_by_their_tasks(void **state)
     assert_int_equal(count(&w, 0, PP_WAIT_OVERDUE), 1);
     assert_int_equal(count(&w, 1, PP_WAIT_RETRY), 2);
     assert_int_equal(w.photos, 4);
+    park.due_ms = k->now + 60 * MINUTE; /* its host is open: it waits for a probe */
+    KIT_OK(k, park, &r);
+    w = waits_of(k, "c", "b_1", 100);
+    assert_int_equal(count(&w, 0, PP_WAIT_HELD), 1);
+    assert_int_equal(count(&w, 0, PP_WAIT_PARKED), 0);
     assert_int_equal(sk_final(k, KIT_WORKER, sk_claim_photo(k, "c", "r"), PP_OUTCOME_STORED), false);
     assert_int_equal(waits_of(k, "c", "b_1", 100).photos, 3);
 }

@@ -161,9 +161,23 @@ static enum pp_err batch(struct pp_task_store *s, struct pp_store_batch *r)
     return fake_later(&f->back, &r->req, f->err);
 }
 
+static enum pp_err waiting(struct pp_task_store *s, struct pp_store_waiting *r)
+{
+    for (size_t i = 0; i < r->n; i++)
+        r->rows[i].waits = (struct pp_waits){.photos = 0};
+    return fake_later(&((struct fake_outbox *)s)->back, &r->req, PP_OK);
+}
+
+static enum pp_err clients(struct pp_task_store *s, struct pp_store_clients *r)
+{
+    r->n = 0;
+    return fake_later(&((struct fake_outbox *)s)->back, &r->req, PP_OK);
+}
+
 void fake_outbox_open(struct fake_outbox *f, struct pp_loop *loop)
 {
-    static const struct pp_task_store_ops ops = {.outbox = outbox, .numbers = numbers, .batch = batch};
+    static const struct pp_task_store_ops ops = {
+        .outbox = outbox, .numbers = numbers, .batch = batch, .waiting = waiting, .clients = clients};
     *f = (struct fake_outbox){.base = {.ops = &ops}};
     fake_return_open(&f->back, loop);
 }

@@ -227,6 +227,13 @@ STORE(store_batches, pp_store_batches)
     return fake_later(&F->back, &r->req, F->err);
 }
 
+STORE(store_waiting, pp_store_waiting)
+{
+    for (size_t i = 0; i < r->n; i++)
+        r->rows[i].waits = F->waits;
+    return fake_later(&F->back, &r->req, F->err);
+}
+
 STORE(store_cancel, pp_store_cancel)
 {
     const struct pp_batch *b = find_batch(F, r->batch_id, r->client);
@@ -454,6 +461,7 @@ void fake_store_open(struct fake_store *f, struct pp_loop *loop)
 {
     static const struct pp_task_store_ops ops = {.batch = store_batch,
                                                  .batches = store_batches,
+                                                 .waiting = store_waiting,
                                                  .cancel = store_cancel,
                                                  .results = store_results,
                                                  .item = store_item,

@@ -61,6 +61,7 @@ struct fake_store {
     struct pp_object object; /* the only object of the store, which belongs to object_client */
     const char *object_client;
     struct pp_store_photo photo; /* the answer to each request for a photo */
+    struct pp_waits waits;       /* why the open photos of every batch wait */
     struct pp_store_queue queue;
     const char *waiting[FAKE_MAX]; /* the clients, each with 7 waiting tasks on every host */
     size_t n_waiting;

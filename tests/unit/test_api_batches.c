@@ -329,6 +329,40 @@ static struct pp_batch planned(const char *id, const char *client, enum pp_batch
 #define ID_B "b_0000000020000000000bb"
 #define ID_C "b_0000000030000000000cc"
 
+/* GET /v1/batches/{id} says why the open photos of a batch wait. */
+static void reasons_of_a_batch(void **state)
+{
+    struct api_run *t = *state;
+    int64_t now = pp_loop_wall(t->loop);
+    const struct pp_wait_task retry = {.attempts = 1, .due_ms = now + 60000}, old = {.due_ms = now - 60000};
+
+    t->params.n_tiers = 1;
+    t->params.tiers[0].timeout_ms = 1000;
+    t->coordinator.workers[t->coordinator.n++] =
+        (struct pp_worker_info){.id = "w", .tiers = "1", .capacity = 9, .seen_at = now};
+    pp_waits_add(&t->store.waits, &retry, 1, now);
+    pp_waits_add(&t->store.waits, &old, 2, now);
+    t->store.batches[t->store.n_batches++] = planned(ID_A, "42", PP_BATCH_RUNNING);
+    assert_int_equal(api_get(t, batch_path(ID_A, "")), 200);
+    assert_int_equal(api_int(t, "waiting.retry"), 1);
+    assert_int_equal(api_int(t, "waiting.limit"), 2);
+    assert_in_range(json_number_value(api_at(t, "eta_seconds")), 30, 61);
+    assert_int_equal(api_get(t, "/v1/batches"), 200);
+    const json_t *listed = json_array_get(api_at(t, "batches"), 0);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(listed, "waiting"), "limit")), 2);
+    t->coordinator.workers[0].in_flight = 9; /* busy */
+    assert_int_equal(api_get(t, batch_path(ID_A, "")), 200);
+    assert_int_equal(api_int(t, "waiting.queued"), 2);
+    assert_true(json_is_string(api_at(t, "next_at")));
+    t->coordinator.workers[0].draining = true;
+    assert_int_equal(api_get(t, batch_path(ID_A, "")), 200);
+    assert_int_equal(api_int(t, "waiting.unserved"), 3);
+    t->store.clients[t->store.n_clients++] = (struct pp_client){.id = "42", .paused = true};
+    assert_int_equal(api_get(t, batch_path(ID_A, "")), 200);
+    assert_int_equal(api_int(t, "waiting.paused"), 3);
+    assert_true(json_is_null(api_at(t, "next_at")) && json_is_null(api_at(t, "eta_seconds")));
+}
+
 static void a_planned_batch(void **state)
 {
     struct api_run *t = *state;
@@ -341,7 +375,9 @@ static void a_planned_batch(void **state)
         "\"items\":{\"total\":10,\"open\":3,\"complete\":1,\"partial\":2,\"failed\":3,\"superseded\":0,"
         "\"cancelled\":1,\"rejected\":250},\"photos\":{\"total\":20,\"open\":3,\"stored\":5,\"unchanged\":0,"
         "\"skipped\":2,"
-        "\"failed\":10,\"cancelled\":0},\"errors\":{\"http_404\":12,\"body_timeout\":3},"
+        "\"failed\":10,\"cancelled\":0},\"waiting\":{\"queued\":3,\"in_flight\":0,\"limit\":0,\"paused\":0,"
+        "\"retry\":0,\"host\":0,\"unserved\":0},\"next_at\":null,\"errors\":{\"http_404\":12,\"body_"
+        "timeout\":3},"
         "\"photos_per_second\":0,\"eta_seconds\":null}",
         0, NULL);
     assert_true(json_equal(t->json, expected));
@@ -925,6 +961,7 @@ int main(void)
         TEST(draining_accepts),
         TEST(an_accepted_batch_is_readable_at_once),
         TEST(a_planned_batch),
+        TEST(reasons_of_a_batch),
         TEST(cancel_before_planning),
         TEST(cancel_after_planning),
         TEST(cancelled_but_not_readable),

@@ -1,6 +1,7 @@
 /* Tests GET /v1/explain over fake ports: what photopool would do with a photo, and why. */
 #include "api_run.h"
 #include "core/sniff.h"
+#include "photopool/code.h"
 
 static char path[1000];
 
@@ -11,7 +12,8 @@ static void explain(void **state)
     struct api_run *t = *state;
     int64_t now = pp_loop_wall(t->loop);
 
-    t->coordinator.workers[t->coordinator.n++] = (struct pp_worker_info){.id = "w", .tiers = "1,5"};
+    t->coordinator.workers[t->coordinator.n++] =
+        (struct pp_worker_info){.id = "w", .tiers = "1,5", .seen_at = now};
     assert_int_equal(api_get(t, EXPLAIN), 200);
     assert_string_equal(api_str(t, "url"), "http://x.example/1.jpg");
     assert_string_equal(api_str(t, "would"), "fetch");
@@ -85,9 +87,11 @@ static void explain_breakers(void **state)
 static void explain_unserved(void **state)
 {
     struct api_run *t = *state;
+    int64_t now = pp_loop_wall(t->loop);
 
-    t->coordinator.workers[0] = (struct pp_worker_info){.id = "a", .tiers = "1,30"};
-    t->coordinator.workers[1] = (struct pp_worker_info){.id = "b", .tiers = "all", .draining = true};
+    t->coordinator.workers[0] = (struct pp_worker_info){.id = "a", .tiers = "1,30", .seen_at = now};
+    t->coordinator.workers[1] =
+        (struct pp_worker_info){.id = "b", .tiers = "all", .seen_at = now, .draining = true};
     t->coordinator.n = 2;
     t->store.photo = (struct pp_store_photo){.open = true, .tier = 1, .due_ms = pp_loop_wall(t->loop)};
     assert_int_equal(api_get(t, EXPLAIN), 200);
@@ -104,6 +108,36 @@ static void explain_unserved(void **state)
     t->coordinator.err = PP_EIO; /* nothing is known of the workers */
     assert_int_equal(api_get(t, EXPLAIN), 200);
     assert_true(json_is_false(api_at(t, "unserved")));
+}
+
+/* The answer names the reason that decides when the next try starts, on a process that is no
+ * worker as well. */
+static void explain_waits(void **state)
+{
+    struct api_run *t = *state;
+    int64_t now = pp_loop_wall(t->loop);
+
+    t->params.retry.max_attempts = 4;
+    t->coordinator.workers[t->coordinator.n++] =
+        (struct pp_worker_info){.id = "w", .tiers = "all", .capacity = 9, .seen_at = now};
+    t->store.photo = (struct pp_store_photo){
+        .open = true, .attempts = 2, .last_code = PP_CODE_CONNECT_REFUSED, .due_ms = now + 40000};
+    t->coordinator.slow_until = now + 5000;
+    assert_int_equal(api_get(t, EXPLAIN), 200);
+    assert_non_null(
+        strstr(api_str(t, "why"), "Tried twice; the last try failed: connect_refused. Next try in "));
+    assert_non_null(strstr(api_str(t, "why"), " s. After 4 tries it fails."));
+    t->coordinator.slow_until = now + 90000;
+    assert_int_equal(api_get(t, EXPLAIN), 200);
+    assert_string_equal(api_str(t, "why"), "The host asked for patience.");
+    t->coordinator.slow_until = 0;
+    t->store.photo.due_ms = now - 60000;
+    assert_int_equal(api_get(t, EXPLAIN), 200);
+    assert_string_equal(api_str(t, "verdict"), "wait");
+    assert_non_null(strstr(api_str(t, "why"), "rate or concurrency"));
+    t->coordinator.workers[0].in_flight = 9;
+    assert_int_equal(api_get(t, EXPLAIN), 200);
+    assert_string_equal(api_str(t, "verdict"), "fetch");
 }
 
 static void explain_bad_urls(void **state)
@@ -135,10 +169,8 @@ static void explain_bad_urls(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(explain),
-        TEST(explain_breakers),
-        TEST(explain_unserved),
-        TEST(explain_bad_urls),
+        TEST(explain),       TEST(explain_breakers), TEST(explain_unserved),
+        TEST(explain_waits), TEST(explain_bad_urls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

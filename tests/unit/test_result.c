@@ -153,23 +153,27 @@ static void ids_depend_on_client_item_and_revision_only(void **state)
 
 static void an_open_item_says_what_it_waits_for(void **state)
 {
-    static const int64_t tiers[] = {1000, 5000};
     struct pp_item item = example();
     (void)state;
     item.status = PP_ITEM_OPEN;
     item.created_at = 1000;
-    item.photos[4] = (struct pp_item_photo){URL("w"), .tier = 1, .due_ms = 2000};
-    item.photos[5] = (struct pp_item_photo){URL("x"), .claimed = true, .tier = 7, .outcome.attempts = 1};
-    pp_result_write_open(&out, NULL, &item, tiers, 2);
+    item.photos[4] =
+        (struct pp_item_photo){URL("w"), .tier = 1, .due_ms = 2000, .attempts = 2, .last_code = 503};
+    item.photos[5] = (struct pp_item_photo){URL("x"), .claimed = true, .tier = 7, .attempts = 1};
+    const struct pp_open_from from = {.facts = {.now_ms = 1500, .transfer_ms = {1000, 5000}},
+                                      .date_ms = 11500};
+    pp_result_write_open(&out, NULL, &item, &from);
     json_t *json = json_loads(out.p, JSON_REJECT_DUPLICATES, NULL);
     assert_non_null(json);
     assert_string_equal(json_string_value(json_object_get(json, "status")), "open");
     json_decref(json);
     assert_non_null(strstr(out.p, "\"meta\":{\"k\":[1,0.1]},\"created_at\":\"1970-01-01T00:00:01.000Z\""));
-    assert_non_null(strstr(out.p, "{\"url\":\"w\",\"outcome\":\"open\",\"attempts\":0,\"state\":\"waiting\","
-                                  "\"tier\":5,\"due_at\":\"1970-01-01T00:00:02.000Z\"}"));
+    assert_non_null(strstr(out.p, "{\"url\":\"w\",\"outcome\":\"open\",\"attempts\":2,\"state\":\"waiting\","
+                                  "\"tier\":5,\"due_at\":\"1970-01-01T00:00:12.000Z\",\"waiting\":\"retry\","
+                                  "\"last_error\":\"http_503\",\"next_at\":\"1970-01-01T00:00:12.000Z\"}"));
     assert_non_null(strstr(out.p, "{\"url\":\"x\",\"outcome\":\"open\",\"attempts\":1,\"state\":\"claimed\","
-                                  "\"tier\":null,\"due_at\":null}"));
+                                  "\"tier\":null,\"due_at\":null,\"waiting\":\"in_flight\","
+                                  "\"last_error\":null,\"next_at\":null}"));
 }
 
 static void names(void **state)
@@ -205,7 +209,7 @@ static json_t *photo_of(enum pp_outcome_kind kind, bool every_field)
     struct pp_item item = {.client = "1", .id = "x", .batch_id = "b", .photos = &photo, .n_photos = 1};
     pp_buf_reset(&out);
     if (kind == PP_OUTCOME_OPEN)
-        pp_result_write_open(&out, NULL, &item, (const int64_t[]){1000}, 1);
+        pp_result_write_open(&out, NULL, &item, &(const struct pp_open_from){.facts.transfer_ms = {1000}});
     else
         pp_result_write(&out, NULL, &item);
     json_t *result = json_loads(out.p, 0, NULL);

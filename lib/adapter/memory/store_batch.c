@@ -89,7 +89,8 @@ static void add_waiting(const struct pp_req *req, const struct pp_ms_item *it, s
                                           .queue = t->queue,
                                           .attempts = t->attempts,
                                           .due_ms = pp_ms_our_time(req, t->times.due_ms),
-                                          .parked = t->times.own_ms != 0};
+                                          .parked = t->times.own_ms != 0,
+                                          .wait_until_ms = pp_ms_our_time_or_0(req, t->times.wait_until_ms)};
         pp_waits_add(waits, &task, 1, now_ms);
     }
 }

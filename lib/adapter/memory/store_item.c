@@ -216,6 +216,7 @@ void pp_ms_item_refresh(struct pp_ms_item *it)
         photo->last_code = t->last_code;
         photo->due_ms = t->times.due_ms;
         photo->wait_until_ms = t->times.wait_until_ms;
+        photo->parked = t->times.own_ms != 0;
     }
 }
 

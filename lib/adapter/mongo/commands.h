@@ -347,11 +347,11 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
     X(ITEM, FIND, ITEMS, "", "{'c': '?client:s', 'i': '?item:s'}", "",                                       \
       "'sort': {'r': -1}, 'limit': 1, " MG_MAJORITY)                                                         \
     X(ITEM_TASKS, FIND, PHOTOS, "", "{" MG_THESE_PHOTOS "}", "",                                             \
-      "'projection': {'t.s': 1, 't.tier': 1, 't.due': 1, 't.at': 1, 't.lc': 1, 't.wu': 1}")                  \
+      "'projection': {'t.s': 1, 't.tier': 1, 't.due': 1, 't.at': 1, 't.lc': 1, 't.wu': 1, 't.pk': 1}")       \
     X(WAITING_ITEMS, FIND, ITEMS, "batch", "{'c': '?client:s', 'b': '?batch:s', 'q': 0}", "",                \
       "'projection': {'_id': 0, 'ph.k': 1, 'ph.o.k': 1}, 'limit': '?limit:i', " MG_MAJORITY)                 \
     X(WAITING_TASKS, FIND, PHOTOS, "_id_", "{" MG_THESE_PHOTOS "}", "",                                      \
-      "'projection': {'t.s': 1, 't.q': 1, 't.due': 1, 't.at': 1, 't.pk': 1}")                                \
+      "'projection': {'t.s': 1, 't.q': 1, 't.due': 1, 't.at': 1, 't.pk': 1, 't.wu': 1}")                     \
     X(OUTBOX, FIND, ITEMS, "outbox", "{'q': {'$gt': '?after:i', '$in': '?seqs:L?', '$lt': '?end:I'}}", "",   \
       "'sort': {'q': 1}, 'limit': '?limit:i', " MG_MAJORITY)                                                 \
     X(OUTBOX_COUNT, AGGREGATE, ITEMS, "outbox",                                                              \

@@ -60,6 +60,7 @@ static void read_tasks(struct pp_mg_thread *t, struct pp_item *item)
             if (p->outcome.kind != PP_OUTCOME_OPEN || memcmp(&p->key, &key, sizeof key) != 0)
                 continue;
             p->claimed = pp_mg_doc_int(row, "t.s") == PP_MG_CLAIMED;
+            p->parked = pp_mg_doc_int(row, "t.pk") != 0;
             p->tier = (uint8_t)pp_mg_doc_int(row, "t.tier");
             p->attempts = (uint32_t)pp_mg_doc_int(row, "t.at");
             p->last_code = (uint16_t)pp_mg_doc_int(row, "t.lc");

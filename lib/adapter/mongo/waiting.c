@@ -58,7 +58,8 @@ static void count_tasks(struct pp_mg_thread *t, const struct pp_store_waiting *r
                                           .queue = (uint8_t)queue,
                                           .attempts = (uint32_t)pp_mg_doc_int(doc, "t.at"),
                                           .due_ms = pp_mg_our_ms(t, pp_mg_doc_int(doc, "t.due")),
-                                          .parked = pp_mg_doc_int(doc, "t.pk") != 0};
+                                          .parked = pp_mg_doc_int(doc, "t.pk") != 0,
+                                          .wait_until_ms = pp_mg_our_ms_or_0(t, pp_mg_doc_int(doc, "t.wu"))};
         pp_waits_add(&row->waits, &task, times[at], r->now_ms);
         times[at] = 0;
     }

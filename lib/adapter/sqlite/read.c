@@ -54,7 +54,8 @@ static void add_waiting(struct pp_sq_db *db, int64_t item, int64_t client, struc
                                           .queue = (uint8_t)pp_sq_col(st, 1),
                                           .attempts = (uint32_t)pp_sq_col(st, 2),
                                           .due_ms = pp_sq_col(st, 3),
-                                          .parked = pp_sq_col(st, 4) != 0};
+                                          .parked = pp_sq_col(st, 4) != 0,
+                                          .wait_until_ms = pp_sq_col(st, 5)};
         if (task.queue < PP_QUEUES)
             pp_waits_add(waits, &task, 1, now_ms);
     }
@@ -187,6 +188,7 @@ static void read_photo(struct pp_sq_db *db, sqlite3_stmt *st, struct pp_arena *a
     p->attempts = (uint32_t)pp_sq_col(st, 8);
     p->last_code = (uint16_t)pp_sq_col(st, 9);
     p->wait_until_ms = pp_sq_col(st, 10);
+    p->parked = pp_sq_col(st, 11) != 0;
 }
 
 void pp_sq_item_read(struct pp_sq_db *db, sqlite3_stmt *st, struct pp_arena *a, struct pp_item *item)

@@ -206,12 +206,12 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
     X(WAITING_ITEMS, "SELECT i.num, i.client FROM batches b CROSS JOIN names n ON n.num=b.client"            \
                      " CROSS JOIN items i ON i.num>=b.first_item AND i.num<=b.last_item"                     \
                      " WHERE b.id=?1 AND n.name=?2 AND i.batch=b.num AND i.seq=0")                           \
-    X(WAITING_TASKS, "SELECT t.worker IS NOT NULL, t.queue, t.attempts, t.due, t.own FROM slots s"           \
+    X(WAITING_TASKS, "SELECT t.worker IS NOT NULL, t.queue, t.attempts, t.due, t.own, t.until FROM slots s"  \
                      " CROSS JOIN photos p ON p.client=?2 AND p.key=s.key"                                   \
                      " CROSS JOIN tasks t ON t.num=p.task WHERE s.item=?1 AND s.outcome IS NULL")            \
     X(SLOT_CODES, "SELECT outcome, domain FROM slots WHERE item=?1")                                         \
     X(SLOTS_READ, "SELECT s.idx, s.key, s.url, s.outcome, t.worker, t.tier, t.due, s.domain, t.attempts, "   \
-                  "t.code, t.until FROM slots s"                                                             \
+                  "t.code, t.until, t.own FROM slots s"                                                      \
                   " LEFT JOIN photos p ON s.outcome IS NULL AND p.client=?2 AND p.key=s.key"                 \
                   " LEFT JOIN tasks t ON t.num=p.task WHERE s.item=?1 ORDER BY s.idx")                       \
     /* settings and routes */                                                                                \

@@ -14,11 +14,13 @@
 #include "base/hash.h"
 #include "format/result.h"
 #include "photopool/code.h"
+#include "pipeline/claim/waiting.h"
 #include "pipeline/deliver/deliver_internal.h"
 
 #define SINK        "batches"
 #define BATCHES_MAX 10000 /* while this many batches are in memory, the outbox is not read */
 #define ITEMS       1000  /* one read of the outbox returns at most this many items */
+#define PHOTOS      1000  /* about this many open photos of a batch say why it waits */
 #define AT_ONCE     16    /* at most this many events are made or published at the same time */
 /* At most this many events are started between two ticks, because reading a batch may mean counting
  * many items. */
@@ -45,6 +47,7 @@ struct moved {
     bool over;   /* true: the batch's last event has been published */
     struct pp_ask ask;
     struct pp_store_batch read;
+    struct pp_waiting_look look;
     struct pp_event event;
     struct pp_buf data;
     struct pp_publication publication;
@@ -54,6 +57,7 @@ struct moved {
 
 struct pp_batch_events {
     const struct pp_deliverer_options *o;
+    struct pp_waiting_from from;
     const struct pp_election *election;
     struct pp_timer *timer;
     bool started, stopped; /* `started` is true if the cursor has been read */
@@ -182,20 +186,15 @@ static void on_published(struct pp_req *req)
     send_due(b);
 }
 
-static void on_batch_read(void *data, enum pp_err err)
+static void on_look(void *data, enum pp_err err)
 {
     struct moved *m = data;
     struct pp_batch_events *b = m->owner;
     const struct pp_batch *batch = &m->read.batch;
 
-    if (err == PP_ENOTFOUND) { /* the batch has been removed */
-        finish_event(m, true, false);
-        return;
-    }
     pp_buf_init(&m->data, 1 << 20);
     if (err == PP_OK)
-        pp_batch_write(&m->data, batch,
-                       pp_progress_of_batch(b->o->progress, batch, !b->o->params->sole_worker, now_of(b)));
+        pp_batch_write(&m->data, batch, &m->look.paces[0]);
     if (err != PP_OK || m->data.failed || b->stopped) {
         finish_event(m, false, true);
         return;
@@ -209,6 +208,24 @@ static void on_batch_read(void *data, enum pp_err err)
     m->publication =
         (struct pp_publication){.req = {.done = on_published, .data = m}, .events = &m->event, .n = 1};
     pp_publish(b->o->publisher, &m->publication);
+}
+
+static void on_batch_read(void *data, enum pp_err err)
+{
+    struct moved *m = data;
+
+    if (err != PP_OK) {
+        /* PP_ENOTFOUND: the batch has been removed */
+        finish_event(m, err == PP_ENOTFOUND, err != PP_ENOTFOUND);
+        return;
+    }
+    m->look = (struct pp_waiting_look){.req = pp_ask_continue(&m->ask, on_look),
+                                       .from = &m->owner->from,
+                                       .batches = &m->read.batch,
+                                       .n = 1,
+                                       .photos = PHOTOS};
+    if (!pp_ask_submitted(&m->ask, pp_waiting_look(&m->look)))
+        finish_event(m, false, true);
 }
 
 static void send_event(struct moved *m)
@@ -398,6 +415,11 @@ struct pp_batch_events *pp_batch_events_open(const struct pp_deliverer_options *
     if (!b)
         return NULL;
     b->o = o;
+    b->from = (struct pp_waiting_from){.store = o->store,
+                                       .coordinator = o->coordinator,
+                                       .progress = o->progress,
+                                       .params = o->params,
+                                       .loop = o->loop};
     b->election = election;
     const struct pp_ask ask = {.loop = o->loop, .log = o->log, .key = "sink", .value = SINK, .data = b};
     b->cursor_ask = b->read_ask = b->save_ask = ask;
