@@ -188,6 +188,14 @@ char *pp_call_printf(struct pp_call *call, const char *fmt, ...) __attribute__((
 /* Adds a header line to the answer. */
 void pp_call_header(struct pp_call *call, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* The last arguments of pp_log(): the caller's ids of the request, as far as it has sent them. */
+#define PP_CALL_IDS(call)                                              \
+    (call)->request_id    ? "request"                                  \
+    : (call)->traceparent ? "trace"                                    \
+                          : NULL,                                      \
+        (call)->request_id ? (call)->request_id : (call)->traceparent, \
+        (call)->request_id && (call)->traceparent ? "trace" : NULL, (call)->traceparent, NULL
+
 /* Logs what an operator has changed: "MESSAGE KEY=VALUE key=... request=...", with the name of the API
  * key and the caller's id of the request. `name` and `value` may be NULL. */
 void pp_call_log_change(const struct pp_call *call, const char *message, const char *name, const char *value);

@@ -328,7 +328,7 @@ static void tell_operators(struct pp_call *call)
     pp_buf_init(&names, 100);
     name_changed(s, &names);
     pp_log(call->o->log, PP_LOG_INFO, "client changed", "client", s->put.client.id, "changed",
-           names.n > 0 ? names.p : "nothing", "key", call->key_name, "request", call->request_id, NULL);
+           names.n > 0 ? names.p : "nothing", "key", call->key_name, PP_CALL_IDS(call));
     pp_buf_fini(&names);
     pp_buf_init(&event, 2 * PP_CLIENT_HEADERS_BYTES + 4096);
     pp_buf_put(&event, call->out.p, call->out.n - 1); /* without the closing brace */

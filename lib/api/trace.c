@@ -40,7 +40,7 @@ void pp_call_trace(struct pp_call *call)
 void pp_call_log_change(const struct pp_call *call, const char *message, const char *name, const char *value)
 {
     pp_log(call->o->log, PP_LOG_INFO, message, name ? name : "by", name ? value : "operator", "key",
-           call->key_name, "request", call->request_id, "trace", call->traceparent, NULL);
+           call->key_name, PP_CALL_IDS(call));
 }
 
 const char *pp_method_name(enum pp_method method)
@@ -61,5 +61,5 @@ void pp_call_log_access(const struct pp_call *call, int status, uint64_t bytes)
     pp_log(call->o->log, PP_LOG_INFO, "request", "method", pp_method_name(req->method), "path", req->path,
            "status", PP_LOG_INT(status), "bytes", PP_LOG_INT(bytes), "ms",
            PP_LOG_INT(pp_loop_now(call->o->loop) - call->begun_ms), "key", call->key_name, "peer", req->peer,
-           "request", call->request_id, "trace", call->traceparent, NULL);
+           PP_CALL_IDS(call));
 }

@@ -542,6 +542,61 @@ static void clients_filtered(void **state)
     assert_int_equal(api_get(t, "/v1/clients?q=%C3%A9"), 400);
 }
 
+/* Valid ids of a caller are repeated in the answer, and are in the log. */
+static void requests_are_traced(void **state)
+{
+#define TRACE "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    struct api_run *t = *state;
+    FILE *f = tmpfile();
+    char text[4000];
+
+    t->options.log = pp_log_open(fileno(f), PP_LOG_INFO, false, 0);
+    t->params.access_log = true;
+    api_restart(t, PP_ROLE_API);
+    t->request_id = "abc-1";
+    t->traceparent = TRACE;
+    assert_int_equal(api_ask(t, PP_PATCH, "/v1/clients/42", "{\"rpm\":9}"), 200);
+    assert_true(api_has_header(t, "X-Request-Id: abc-1\n"));
+    assert_true(api_has_header(t, "traceparent: " TRACE "\n"));
+    t->request_id = "a b";
+    t->traceparent = "00-1-2-01";
+    assert_int_equal(api_get(t, "/v1/errors?limit=1"), 200);
+    assert_string_equal(t->server.headers, "");
+    t->params.access_log = false;
+    assert_int_equal(api_get(t, "/v1/workers"), 200);
+    rewind(f);
+    text[fread(text, 1, sizeof(text) - 1, f)] = '\0';
+    assert_non_null(
+        strstr(text, " info client changed client=42 changed=rpm key=- request=abc-1 trace=" TRACE "\n"));
+    assert_non_null(strstr(text, " info request method=PATCH path=/v1/clients/42 status=200 bytes="));
+    assert_non_null(strstr(text, " peer=127.0.0.1 request=abc-1 trace=" TRACE "\n"));
+    assert_non_null(strstr(text, "path=/v1/errors status=200"));
+    assert_null(strstr(text, "a b"));
+    assert_null(strstr(text, "workers"));
+    api_stop(t);
+    pp_log_close(t->options.log);
+    fclose(f);
+    t->options.log = NULL;
+    t->api = pp_api_open(&t->options);
+}
+
+/* /metrics counts answers by endpoint and class of status. */
+static void answers_are_timed(void **state)
+{
+    struct api_run *t = *state;
+
+    assert_int_equal(api_get(t, "/v1/workers"), 200);
+    assert_int_equal(api_get(t, "/v1/workers"), 200);
+    assert_int_equal(api_get(t, "/v1/workers?x=1"), 400);
+    assert_int_equal(api_get(t, "/metrics"), 200);
+    assert_non_null(
+        strstr(t->server.body,
+               "\nphotopool_http_request_seconds_count{route=\"GET /v1/workers\",status=\"2xx\"} 2\n"));
+    assert_non_null(strstr(t->server.body, "\nphotopool_http_request_seconds_bucket{route=\"GET "
+                                           "/v1/workers\",status=\"4xx\",le=\"0.001\"} 1\n"));
+    assert_non_null(strstr(t->server.body, "\nphotopool_build_info{version=\""));
+}
+
 static void configuration_is_listed(void **state)
 {
     struct api_run *t = *state;
@@ -1015,6 +1070,8 @@ int main(void)
         TEST(put_of_a_get_keeps_defaults),
         TEST(changes_compare_etags),
         TEST(clients_filtered),
+        TEST(requests_are_traced),
+        TEST(answers_are_timed),
         TEST(configuration_is_listed),
         TEST(lists_in_pages),
         TEST(photo_bytes),
