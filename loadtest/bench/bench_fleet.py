@@ -100,8 +100,8 @@ class Run:
         return self.photos * 0.8 / self.steady.seconds
 
 
-def settings(case, args, **more):
-    return {"clients.rpm": None, "clients.concurrency": 64, "blobs.url": f"file:{case.in_memory('photos')}", **dict(args.set), **more}
+def settings(case, args, installation, rpm=None):
+    return {"clients.rpm": rpm, "clients.concurrency": 64, "blobs.url": f"file:{case.in_memory(installation)}", **dict(args.set)}
 
 
 def burst(case, args):
@@ -109,11 +109,11 @@ def burst(case, args):
     clients = [f"c{i}" for i in range(args.clients)]
     bodies = make_batches(origin, clients, args.photos // args.clients)
     photos = args.photos // args.clients * args.clients
-    pool = Pool(case, origin=origin, config=settings(case, args, **{"blobs.url": f"file:{case.in_memory('embedded')}"})).start()
+    pool = Pool(case, origin=origin, config=settings(case, args, "embedded")).start()
     say(f"{photos} photos through photopool up")
     alone = Run(pool, Meter(origin, [pool]), origin, bodies, photos)
     pool.stop()
-    fleet = Fleet(case, origin=origin, config=settings(case, args), workers=args.workers).start()
+    fleet = Fleet(case, origin=origin, config=settings(case, args, "fleet"), workers=args.workers).start()
     say(f"{photos} photos through a fleet of {args.workers} workers")
     ours = Run(fleet.api, Meter(origin, fleet.replicas, fleet.mongo, fleet.redis), origin, bodies, photos)
     fleet.stop()
@@ -131,7 +131,7 @@ def rated(case, args):
     clients = [f"c{i}" for i in range(args.rated_clients)]
     per_client = int(args.rpm * (args.windows + 1.3))
     bodies = make_batches(origin, clients, per_client)
-    fleet = Fleet(case, origin=origin, config=settings(case, args, **{"clients.rpm": args.rpm}), workers=args.workers).start()
+    fleet = Fleet(case, origin=origin, config=settings(case, args, "rated", args.rpm), workers=args.workers).start()
     meter = Meter(origin, fleet.replicas, fleet.mongo, fleet.redis)
     say(f"{len(clients)} clients of {args.rpm} a minute, {args.workers} workers, {60 * (args.windows + 1)} s")
     progress, begin = Progress(origin), meter.now()

@@ -39,6 +39,7 @@ struct url {
     /* The latest outcome that its owner must have told; told_by[0] is 0: none. */
     char told_by[16];
     int64_t told_ms, told_claimed_ms;
+    int64_t told_answered_ms; /* its age may count from then on: photos are told early */
     char name[SIM_COMMON_URL_MAX];
 };
 
@@ -255,6 +256,7 @@ static void note_fetched(const struct sim_common *c, struct photo *p, const stru
         return;
     snprintf(u->told_by, sizeof u->told_by, "%s", p->id.client);
     u->told_ms = now;
+    u->told_answered_ms = p->answered_ms > 0 ? p->answered_ms : now;
     u->told_claimed_ms = p->claimed_ms;
 }
 
@@ -309,7 +311,7 @@ static bool could_take(const struct sim_common *c, const struct photo *p)
 
     return u->told_by[0] && strcmp(u->told_by, p->id.client) != 0 && !p->always &&
            p->claimed_ms >= u->told_ms + TOLD_MS &&
-           p->claimed_ms <= u->told_ms + c->f->swarm.share_window_ms - TOLD_MS &&
+           p->claimed_ms <= u->told_answered_ms + c->f->swarm.share_window_ms - TOLD_MS &&
            quiet_since(c, u->told_claimed_ms);
 }
 

@@ -64,7 +64,8 @@ static const char *client_of(void *data, const struct pp_exchange *x)
     return pp_container_of(x, const struct fetch_run, x)->t->task->client;
 }
 
-static const char *const rule_names[] = {[SIM_RULE_I4] = "I4", [SIM_RULE_I5] = "I5", [SIM_RULE_I6] = "I6"};
+static const char *const rule_names[] = {
+    [SIM_RULE_I4] = "I4", [SIM_RULE_I5] = "I5", [SIM_RULE_I6] = "I6", [SIM_RULE_HOST] = "host"};
 
 static void on_violated(void *data, enum sim_rule rule, const char *text)
 {
@@ -208,6 +209,7 @@ struct sim_fleet *sim_fleet_open(const struct sim_swarm *swarm, const struct sim
                                        .closes = swarm->embedded,
                                        .record = {.rpm = swarm->rpm,
                                                   .concurrency = swarm->concurrency,
+                                                  .host_concurrency = swarm->host_places,
                                                   .grace_ms = sim_config_longest_lease_ms(swarm) + GRACE_MS,
                                                   .seen = on_request,
                                                   .seen_data = f,

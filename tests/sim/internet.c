@@ -199,6 +199,8 @@ static void arrive(struct sim_visit *v)
     h->in_flight += v->flying;
     v->request = sim_record_start(h->net->record, &arrival, v->arrive_ms);
     pp_assert(v->request, "no memory is left for the record, which would be incomplete");
+    if (v->closed_ms != INT64_MAX)
+        sim_record_left(v->request);
     v->end_ms = end_of(v);
     enter(h->net, v, STEP_END, v->end_ms);
 }
@@ -296,6 +298,8 @@ void sim_visit_close(struct sim_visit *v)
     sim_internet_advance(net);
     if (!v->ended) {
         v->closed_ms = now_of(net) + v->way_ms;
+        if (v->request)
+            sim_record_left(v->request);
         if (v->arrived && end_of(v) < v->end_ms) {
             v->end_ms = end_of(v);
             enter(net, v, STEP_END, v->end_ms);

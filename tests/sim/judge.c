@@ -385,6 +385,8 @@ int64_t sim_judge_bound_ms(const struct sim_judge *j)
     /* Each photo of a client takes its turn: by the rate, and by the places. */
     int64_t photos = 120 + (s->common > 0 ? SIM_COMMON_URLS : 0), turns = photos * ATTEMPTS * 4;
     uint32_t rpm = s->rpm, places = s->concurrency;
+    if (s->host_places > 0 && s->host_places < places)
+        places = s->host_places;
     if (s->settings_every_ms > 0) { /* some client may have the lowest limits (settings.c) */
         rpm = s->rpm > 0 && s->rpm < SIM_SETTING_RPM_MIN ? s->rpm : SIM_SETTING_RPM_MIN;
         places = 1;

@@ -65,6 +65,7 @@ static void set_params(struct sim_part *part)
                             .retry = {.max_attempts = 4, .delays_ms = delays_ms, .n_delays = 3},
                             .hosts_wait_ms = 60000,
                             .hosts_doubt_ms = 3000,
+                            .hosts_concurrency = s->host_places,
                             .hosts_believe_ms = s->believe_ms,
                             .ladder_max_ms = 86400000,
                             .router_interval_ms = c->router_interval_ms,

@@ -21,6 +21,13 @@ struct limit {
     uint32_t rpm, concurrency;
 };
 
+/* A host, and the number of requests to it that their senders wait for. */
+struct sim_site {
+    UT_hash_handle hh;
+    uint32_t awaited, worst;
+    char name[];
+};
+
 /* A text that many requests share. */
 struct name {
     UT_hash_handle hh;
@@ -40,6 +47,7 @@ struct sim_client {
 struct sim_record {
     struct sim_record_options o;
     struct sim_client *clients;
+    struct sim_site *hosts;
     struct name *names;
     struct pp_list requests;
     uint64_t started, opened, violations;
@@ -68,6 +76,7 @@ static void request_free(struct sim_record *r, struct sim_request *q)
 void sim_record_close(struct sim_record *r)
 {
     struct sim_client *c, *next_client;
+    struct sim_site *h, *next_host;
     struct name *n, *next_name;
 
     if (!r)
@@ -78,6 +87,10 @@ void sim_record_close(struct sim_record *r)
         HASH_DEL(r->clients, c);
         free(c->limits);
         free(c);
+    }
+    HASH_ITER (hh, r->hosts, h, next_host) {
+        HASH_DEL(r->hosts, h);
+        free(h);
     }
     HASH_ITER (hh, r->names, n, next_name) {
         HASH_DEL(r->names, n);
@@ -106,6 +119,21 @@ static struct sim_client *client_get(struct sim_record *r, const char *id)
     if (PP_HASH_ADD(r->clients, c->id, n, c))
         return c;
     free(c);
+    return NULL;
+}
+
+static struct sim_site *host_get(struct sim_record *r, const char *name)
+{
+    struct sim_site *h;
+    size_t n = strlen(name);
+
+    HASH_FIND_STR(r->hosts, name, h);
+    if (h || !(h = calloc(1, sizeof(*h) + n + 1)))
+        return h;
+    memcpy(h->name, name, n);
+    if (PP_HASH_ADD(r->hosts, h->name, n, h))
+        return h;
+    free(h);
     return NULL;
 }
 
@@ -243,6 +271,30 @@ static void check(struct sim_record *r, struct sim_client *c, bool window, uint3
     c->over[window] = is_over;
 }
 
+/* Checks the requests to a host; reports each new maximum above the limit. */
+static void check_host(struct sim_record *r, struct sim_site *h)
+{
+    uint32_t limit = r->o.host_concurrency;
+    struct pp_buf text;
+
+    if (h->awaited <= h->worst)
+        return;
+    h->worst = h->awaited;
+    if (limit == 0 || h->awaited <= limit)
+        return;
+    pp_buf_init(&text, 64 << 10);
+    pp_buf_printf(&text,
+                  "host %s, at %" PRId64 " ms: expected at most %u requests in flight, saw %u:", h->name,
+                  r->now_ms, limit, h->awaited);
+    pp_list_each (node, &r->requests) {
+        const struct sim_request *q = pp_container_of(node, struct sim_request, node);
+        if (q->at == h && q->awaited)
+            put_request(&text, q);
+    }
+    report(r, SIM_RULE_HOST, &text);
+    pp_buf_fini(&text);
+}
+
 /* --- requests --- */
 
 static void drop_unneeded(struct sim_record *r, struct sim_request *q)
@@ -282,7 +334,7 @@ static struct sim_request *request_new(struct sim_record *r, const struct sim_ar
     if (!q)
         return NULL;
     *q = (struct sim_request){.client = client_get(r, a->client),
-                              .host = name_get(r, a->host),
+                              .at = host_get(r, a->host),
                               .process = name_get(r, a->process),
                               .address = name_get(r, a->address),
                               .url = strdup(a->url),
@@ -291,8 +343,10 @@ static struct sim_request *request_new(struct sim_record *r, const struct sim_ar
                               .says = a->says,
                               .hidden = a->hidden,
                               .end_ms = INT64_MAX};
-    if (q->client && q->host && q->process && q->address && q->url)
+    if (q->client && q->at && q->process && q->address && q->url) {
+        q->host = q->at->name;
         return q;
+    }
     free(q->url);
     free(q);
     return NULL;
@@ -321,8 +375,17 @@ struct sim_request *sim_record_start(struct sim_record *r, const struct sim_arri
     if (q->flying) {
         pp_list_push(&c->flying, &q->in_flight);
         check(r, c, false, limit.concurrency, &c->worst.overlap, &c->worst.overlap_at_ms);
+        q->awaited = true;
+        q->at->awaited++;
+        check_host(r, q->at);
     }
     return q;
+}
+
+void sim_record_left(struct sim_request *q)
+{
+    q->at->awaited -= q->awaited;
+    q->awaited = false;
 }
 
 void sim_record_end(struct sim_record *r, struct sim_request *q, int status, int64_t now_ms)
@@ -334,6 +397,7 @@ void sim_record_end(struct sim_record *r, struct sim_request *q, int status, int
     if (q->flying)
         pp_list_remove(&q->client->flying, &q->in_flight);
     q->flying = false;
+    sim_record_left(q);
     if (r->o.seen)
         r->o.seen(r->o.seen_data, q, true);
     drop_unneeded(r, q);

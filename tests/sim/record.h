@@ -6,6 +6,8 @@
  *   I5  the requests for a client in any half-open window of 60 s never exceed its rate
  *   I6  no connection is opened to an address that is not public, or to a port that is not 80 or
  *       443
+ *   host  the requests to a host, of all clients, that their senders wait for never exceed
+ *         hosts.concurrency
  *
  * A request is in flight from `start_ms`, when it arrives at the origin, until `end_ms`, when the
  * origin has sent its answer or has seen the connection close. A request that ends at the moment
@@ -39,7 +41,7 @@
 
 #define SIM_WINDOW_MS 60000
 
-enum sim_rule { SIM_RULE_I4, SIM_RULE_I5, SIM_RULE_I6 };
+enum sim_rule { SIM_RULE_I4, SIM_RULE_I5, SIM_RULE_I6, SIM_RULE_HOST };
 
 /* One request at its origin. The record owns it and its texts. */
 struct sim_request {
@@ -47,6 +49,7 @@ struct sim_request {
     struct pp_node in_window; /* links the client's requests of the last 60 s */
     struct pp_node in_flight; /* links the client's requests in flight */
     struct sim_client *client;
+    struct sim_site *at;
     const char *host, *process;
     const char *address; /* the address that the request went to */
     char *url;
@@ -58,12 +61,14 @@ struct sim_request {
     int status;
     uint64_t tag;          /* for `seen` */
     bool windowed, flying; /* true while the request is linked by in_window, by in_flight */
+    bool awaited;          /* it is in flight, and its sender waits for it */
 };
 
 struct sim_record_options {
     /* Limits of the clients without limits of their own; 0: unlimited. The client "", to which the
      * hosts of no client belong, has no limits. */
     uint32_t rpm, concurrency;
+    uint32_t host_concurrency; /* requests in flight to a host; 0: unlimited */
     int64_t grace_ms;
     /* false: the record frees a request when no check needs it any more */
     bool keep;
@@ -111,6 +116,8 @@ struct sim_arrival {
 /* Notes that a request arrives, and checks the rules. Copies the texts. Returns NULL when out of
  * memory. Without `keep`, the result is valid until the request has ended. */
 struct sim_request *sim_record_start(struct sim_record *r, const struct sim_arrival *arrival, int64_t now_ms);
+/* Notes that the sender of a request has closed its connection. */
+void sim_record_left(struct sim_request *q);
 /* Notes that the request ends; must be called once. */
 void sim_record_end(struct sim_record *r, struct sim_request *q, int status, int64_t now_ms);
 

@@ -162,6 +162,15 @@ static void draw_common(struct sim_swarm *s)
         s->share_change_every_ms = between(&r, 20000, faults ? 200000 : 60000);
 }
 
+/* Some fleets share few requests in flight to a host among all clients and workers. */
+static void draw_host_places(struct sim_swarm *s)
+{
+    struct pp_rng r;
+
+    pp_rng_seed(&r, s->seed ^ UINT64_C(0x706c61636573));
+    s->host_places = pp_rng_below(&r, 5) == 0 ? between(&r, 1, 8) : 0;
+}
+
 struct sim_swarm sim_swarm_draw(uint64_t seed, int64_t busy_ms)
 {
     static const int64_t leases[] = {3000, 5000, 10000, 30000};
@@ -202,6 +211,7 @@ struct sim_swarm sim_swarm_draw(uint64_t seed, int64_t busy_ms)
     s.weights = pp_rng_below(&r, 3) == 0 ? between(&r, 2, 5) : 0;
     draw_outages(&s);
     draw_common(&s);
+    draw_host_places(&s);
     return s;
 }
 
@@ -301,6 +311,7 @@ static const struct sim_field fields[] = {
     SIZE(common, 0, 100),
     OTHER(share_window_ms, 0, 3600000),
     SIZE(share_change_every_ms, 0, DAY_MS),
+    FAULT(host_places, 1000),
     FAULT(weights, 100),
     OTHER(filter_age_ms, 1, DAY_MS),
 #undef FIELD

@@ -61,6 +61,7 @@ struct sim_swarm {
     unsigned common;         /* the percentage of photos with a URL that several clients name (common.h) */
     int64_t share_window_ms; /* share.window */
     int64_t share_change_every_ms; /* the mean time between changes of share.servers; 0: never */
+    uint32_t host_places;          /* hosts.concurrency; 0: off */
     uint32_t weights;              /* workers have weights from 1 to this; 0: as 1 */
     int64_t filter_age_ms;
 };

@@ -13,7 +13,7 @@
 #include "record.h"
 
 struct seen {
-    int rules[3];
+    int rules[SIM_RULE_HOST + 1];
     char text[4096];
 };
 
@@ -73,6 +73,32 @@ static void a_window_is_half_open(void **state)
     brief(r, 61501);
     assert_int_equal(s.rules[SIM_RULE_I5], 2);
     assert_int_equal(sim_record_violations(r), 2);
+    sim_record_close(r);
+}
+
+static void all_clients_share_the_places_of_a_host(void **state)
+{
+    struct seen s;
+    (void)state;
+    memset(&s, 0, sizeof(s));
+    struct sim_record *r = sim_record_open(
+        &(struct sim_record_options){.host_concurrency = 2, .violated = on_violation, .data = &s});
+    assert_non_null(r);
+
+    struct sim_request *first = start(r, "1", 1000);
+    struct sim_request *second = start(r, "2", 1000);
+    sim_record_end(r, first, 200, 1100);
+    struct sim_request *third = start(r, "1", 1100);
+    assert_int_equal(s.rules[SIM_RULE_HOST], 0);
+    struct sim_request *fourth = start(r, "3", 1200);
+    assert_int_equal(s.rules[SIM_RULE_HOST], 1);
+    assert_non_null(
+        strstr(s.text, "host h1.c1.example, at 1200 ms: expected at most 2 requests in flight, saw 3:"));
+    assert_non_null(strstr(s.text, "start_ms=1200 in flight"));
+    assert_null(strstr(s.text, "end_ms=1100"));
+    sim_record_end(r, second, 200, 1300);
+    sim_record_end(r, third, 200, 1300);
+    sim_record_end(r, fourth, 200, 1300);
     sim_record_close(r);
 }
 
@@ -196,8 +222,11 @@ static void random_requests(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_window_is_half_open), cmocka_unit_test(an_end_makes_room_at_its_moment),
-        cmocka_unit_test(limits_change),         cmocka_unit_test(only_public_addresses),
+        cmocka_unit_test(a_window_is_half_open),
+        cmocka_unit_test(all_clients_share_the_places_of_a_host),
+        cmocka_unit_test(an_end_makes_room_at_its_moment),
+        cmocka_unit_test(limits_change),
+        cmocka_unit_test(only_public_addresses),
         cmocka_unit_test(random_requests),
     };
 

@@ -399,12 +399,14 @@ static void park(struct pp_claimer *claimer, struct claim_transfer *t)
     claimer->hops_waiting++;
 }
 
-static bool unpark(struct claim_client *c, enum pp_transfer_order what)
+/* Takes the client's first parked transfer, which is then neither parked nor under way; NULL: there
+ * is none. */
+static struct claim_transfer *unpark(struct claim_client *c)
 {
     struct pp_claimer *claimer = c->claimer;
     struct pp_node *node = pp_list_pop(&c->queues.hops);
     if (!node)
-        return false;
+        return NULL;
     struct claim_transfer *t = pp_container_of(node, struct claim_transfer, hop_node);
     pp_assert(t->parked && claimer->hops_waiting > 0, "a transfer goes on that was not parked");
     t->parked = false;
@@ -412,15 +414,27 @@ static bool unpark(struct claim_client *c, enum pp_transfer_order what)
     if (pp_list_empty(&c->queues.hops))
         pp_list_remove(&claimer->parked, &c->parked_node);
     count_flight(claimer, t, 1);
-    t->base.sends.permits += what == PP_ORDER_GO_ON;
-    give_order(claimer, t, what);
+    return t;
+}
+
+/* Gives the transfer a permit, unless its host's gate has closed while it waited. */
+static bool grant_hop(struct pp_claimer *claimer, struct claim_transfer *t)
+{
+    enum pp_back why = ask_host(claimer, t, t->base.hop_host);
+
+    if (why != PP_BACK_NOT) {
+        give_up_hop(claimer, t, why);
+        return false;
+    }
+    t->base.sends.permits++;
+    give_order(claimer, t, PP_ORDER_GO_ON);
     return true;
 }
 
 void claim_grant_hops(struct claim_client *c, uint32_t n)
 {
-    while (n > 0 && unpark(c, PP_ORDER_GO_ON))
-        n--;
+    for (struct claim_transfer *t; n > 0 && (t = unpark(c));)
+        n -= grant_hop(c->claimer, t);
     /* Some of the transfers were given up after their permits were admitted, so these permits are
      * refunded. */
     pp_slot_refund(&c->slot, n);
@@ -429,8 +443,8 @@ void claim_grant_hops(struct claim_client *c, uint32_t n)
 
 void claim_give_up_hops(struct claim_client *c)
 {
-    while (unpark(c, PP_ORDER_GIVE_UP))
-        ;
+    for (struct claim_transfer *t; (t = unpark(c));)
+        give_order(c->claimer, t, PP_ORDER_GIVE_UP);
     end_turn(c->claimer, c->claimer->ended);
 }
 
