@@ -149,6 +149,7 @@ static void tell_accepted(struct pp_call *call, const struct pp_acceptor_post *p
     const struct pp_batch_parsed *b = &post->parsed;
     struct pp_buf event;
 
+    pp_assert(b->n_items > 0 && post->batch_id[0], "a batch without items or id is accepted");
     pp_log(call->o->log, PP_LOG_INFO, "batch accepted", "batch", post->batch_id, "client", b->client, "items",
            PP_LOG_INT(b->n_items), "photos", PP_LOG_INT(b->n_photos), "rejected", PP_LOG_INT(b->n_rejected),
            "key", call->key_name, PP_CALL_IDS(call));

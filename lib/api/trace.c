@@ -1,6 +1,6 @@
-/* trace.c: what the log says of requests: changes by operators, and the access log. A caller finds its
- * requests in the log by its own ids: the headers X-Request-Id, and traceparent (W3C Trace Context).
- * call.h declares the functions. */
+/* trace.c: what the log says of requests: changes by operators, and the access log. A caller finds
+ * its requests in the log by its own ids: the headers X-Request-Id, and traceparent (W3C Trace
+ * Context). call.h declares the functions. */
 #include "api/handler.h"
 
 #define REQUEST_ID_MAX 128
@@ -26,15 +26,11 @@ void pp_call_trace(struct pp_call *call)
 {
     const struct pp_http_request *req = call->req;
 
-    call->begun_ms = pp_loop_now(call->o->loop);
-    if (req->request_id && is_visible(req->request_id)) {
+    pp_assert(!call->request_id && !call->traceparent, "the ids of a request are read twice");
+    if (req->request_id && is_visible(req->request_id))
         call->request_id = req->request_id;
-        pp_call_header(call, "X-Request-Id: %s", call->request_id);
-    }
-    if (req->traceparent && is_traceparent(req->traceparent)) {
+    if (req->traceparent && is_traceparent(req->traceparent))
         call->traceparent = req->traceparent;
-        pp_call_header(call, "traceparent: %s", call->traceparent);
-    }
 }
 
 void pp_call_log_change(const struct pp_call *call, const char *message, const char *name, const char *value)
@@ -48,6 +44,7 @@ const char *pp_method_name(enum pp_method method)
     static const char *const names[] = {
         [PP_GET] = "GET",       [PP_HEAD] = "HEAD",       [PP_POST] = "POST",   [PP_PUT] = "PUT",
         [PP_DELETE] = "DELETE", [PP_OPTIONS] = "OPTIONS", [PP_PATCH] = "PATCH", [PP_METHOD_OTHER] = "other"};
+    pp_assert((size_t)method < sizeof(names) / sizeof(*names), "a request has no method");
     return names[method];
 }
 

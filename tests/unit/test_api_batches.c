@@ -820,7 +820,8 @@ static void replay(void **state)
     assert_int_equal(t->metrics.batches_accepted, 1);
 }
 
-/* Of a batch that has finished, the answer says how many photos have a newer revision of their item. */
+/* Of a batch that has finished, the answer says how many photos have a newer revision of their
+ * item. */
 static void a_replay_says_what_it_leaves_out(void **state)
 {
     static struct pp_code_count errors[] = {{404, 5}, {PP_CODE_BODY_TIMEOUT, 2}};
