@@ -71,9 +71,9 @@ bool pp_answer_has_code(const struct pp_answer *ans, const char *code);
 int pp_client_failed(const struct pp_api_client *c, enum pp_err err, const struct pp_answer *ans);
 
 /* Sends a request, opens the client before if necessary, and expects a status of 2xx and a JSON
- * object. Every method but GET and DELETE has `body`, which is released; path is freed. Returns PP_EXIT_DONE
- * and sets *out, which the caller releases with json_decref, or prints a message, sets *out to NULL
- * and returns an exit code. */
+ * object. Every method but GET and DELETE has `body`, which is released; path is freed. Returns
+ * PP_EXIT_DONE and sets *out, which the caller releases with json_decref, or prints a message, sets
+ * *out to NULL and returns an exit code. */
 int pp_client_call(struct pp_cli *cli, const char *method, struct pp_buf *path, json_t *body, json_t **out);
 /* Reads the object at `path`, replaces the members in `changes`, and writes its n `fields` back.
  * Without changes it only reads the object. Otherwise like pp_client_call. */

@@ -54,9 +54,6 @@ int pp_cmd_errors(int argc, char **argv);
 int pp_cmd_completion(int argc, char **argv);
 int pp_cmd_version(int argc, char **argv);
 
-/* Returns the name of the i-th subcommand, or NULL past the last one. */
-const char *pp_command_name(size_t i);
-
 /* Returns the element of `names` that the user probably meant by `name`: one that begins with
  * `name`, or the one that the fewest edits turn into `name`; the first of several equally good
  * ones. Returns NULL if each element needs more edits than a third of its letters plus one. `names`

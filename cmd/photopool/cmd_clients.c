@@ -1,6 +1,6 @@
-/* cmd_clients.c: the subcommands about clients' settings: `photopool clients`, `limits`, `pause` and
- * `resume`. A change names only what it changes (PATCH), so a setting that was never set keeps to the
- * server's default. */
+/* cmd_clients.c: the subcommands about clients' settings: `photopool clients`, `limits`, `pause`
+ * and `resume`. A change names only what it changes (PATCH), so a setting that was never set keeps
+ * to the server's default. */
 #include "list.h"
 #include "show.h"
 
@@ -72,8 +72,8 @@ static json_t *peek(struct pp_cli *cli, struct pp_buf *path)
     return o;
 }
 
-/* Returns true if the client has neither settings nor batches: its name may be a typo. Returns false
- * also if the server does not say, because the key may not read. */
+/* Returns true if the client has neither settings nor batches: its name may be a typo. Returns
+ * false also if the server does not say, because the key may not read. */
 static bool is_unknown(struct pp_cli *cli)
 {
     struct pp_buf path;

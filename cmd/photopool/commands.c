@@ -1,10 +1,14 @@
-/* commands.c: the table of subcommands.
+/* commands.c: the table of subcommands, and `photopool completion`, which prints a script that
+ * completes them and their options in a shell. The script reads the options of a subcommand from
+ * its --help, so that a new option needs no change here.
  *
  * To add a subcommand: write cmd_<name>.c, declare its function in cmd.h, and add a row here. Rows
  * of one group stand together. */
-#include "cmd.h"
+#include "cli.h"
 
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 
 /* A row without a function begins a group in the help text. */
 const struct pp_command pp_commands[] = {
@@ -47,10 +51,95 @@ const struct pp_command pp_commands[] = {
 };
 const size_t pp_n_commands = sizeof pp_commands / sizeof *pp_commands;
 
-const char *pp_command_name(size_t i)
+/* --- `photopool completion` --- */
+
+static const char completion_help[] =
+    "Usage: photopool completion bash|zsh|fish\n\n"
+    "Prints a script for your shell that completes photopool's commands and options.\n\n"
+    "Examples:\n"
+    "  photopool completion bash > /etc/bash_completion.d/photopool\n"
+    "  photopool completion zsh > \"${fpath[1]}/_photopool\"\n"
+    "  photopool completion fish > ~/.config/fish/completions/photopool.fish\n";
+
+/* Lists the options that the help of subcommand $1 names. */
+static const char options[] =
+    "    photopool \"$1\" --help 2>/dev/null | grep -oE -- '--[a-z][a-z-]*' | sort -u\n";
+
+static void print_names(const char *separator)
 {
-    for (size_t row = 0; row < pp_n_commands; row++)
-        if (pp_commands[row].run && i-- == 0)
-            return pp_commands[row].name;
-    return NULL;
+    for (size_t i = 0, n = 0; i < pp_n_commands; i++)
+        if (pp_commands[i].run)
+            printf("%s%s", n++ > 0 ? separator : "", pp_commands[i].name);
+}
+
+static void print_bash(void)
+{
+    printf("# bash completion for photopool\n_photopool_options() {\n%s}\n", options);
+    fputs("_photopool() {\n"
+          "    local word=\"${COMP_WORDS[COMP_CWORD]}\"\n"
+          "    COMPREPLY=()\n"
+          "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+          "        COMPREPLY=($(compgen -W \"",
+          stdout);
+    print_names(" ");
+    fputs("\" -- \"$word\"))\n"
+          "    elif [ \"${word#-}\" != \"$word\" ]; then\n"
+          "        COMPREPLY=($(compgen -W \"$(_photopool_options \"${COMP_WORDS[1]}\")\" -- \"$word\"))\n"
+          "    else\n"
+          "        COMPREPLY=($(compgen -f -- \"$word\"))\n"
+          "    fi\n"
+          "}\n"
+          "complete -F _photopool photopool\n",
+          stdout);
+}
+
+static void print_zsh(void)
+{
+    printf("#compdef photopool\n_photopool_options() {\n%s}\n", options);
+    fputs("_photopool() {\n"
+          "    if (( CURRENT == 2 )); then\n"
+          "        compadd -- ",
+          stdout);
+    print_names(" ");
+    fputs("\n"
+          "    elif [[ \"${words[CURRENT]}\" == -* ]]; then\n"
+          "        compadd -- ${(f)\"$(_photopool_options \"${words[2]}\")\"}\n"
+          "    else\n"
+          "        _files\n"
+          "    fi\n"
+          "}\n"
+          "if [ \"$funcstack[1]\" = _photopool ]; then _photopool; else compdef _photopool photopool; fi\n",
+          stdout);
+}
+
+static void print_fish(void)
+{
+    puts("# fish completion for photopool\n"
+         "function __photopool_options\n"
+         "    set -l words (commandline -opc)\n"
+         "    test (count $words) -ge 2; or return\n"
+         "    photopool $words[2] --help 2>/dev/null | string match -ra -- '--[a-z][a-z-]*' | sort -u\n"
+         "end");
+    for (size_t i = 0; i < pp_n_commands; i++)
+        if (pp_commands[i].run)
+            printf("complete -c photopool -n __fish_use_subcommand -f -a %s\n", pp_commands[i].name);
+    puts("complete -c photopool -n 'not __fish_use_subcommand' -a '(__photopool_options)'");
+}
+
+int pp_cmd_completion(int argc, char **argv)
+{
+    struct pp_cli cli;
+    int code = pp_cli_parse(&cli, argc, argv,
+                            &(struct pp_cli_spec){completion_help, NULL, 0, 1, 1, "bash|zsh|fish"});
+    if (code != PP_CLI_GO)
+        return code;
+    if (strcmp(cli.args[0], "bash") == 0)
+        print_bash();
+    else if (strcmp(cli.args[0], "zsh") == 0)
+        print_zsh();
+    else if (strcmp(cli.args[0], "fish") == 0)
+        print_fish();
+    else
+        return pp_cli_usage(&cli, "there is a script for bash, zsh and fish, not for \"%s\"", cli.args[0]);
+    return pp_cli_end(PP_EXIT_DONE);
 }

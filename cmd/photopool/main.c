@@ -1,12 +1,12 @@
-/* main.c: runs the subcommand that the command line names; `photopool --help`, and the message about
- * an unknown subcommand. */
+/* main.c: runs the subcommand that the command line names; `photopool --help`, and the message
+ * about an unknown subcommand. */
 #include "cmd.h"
 
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { NAMES_MAX = 64 };
+enum { COMMANDS_MAX = 64 };
 
 static void print_help(FILE *f)
 {
@@ -43,9 +43,9 @@ static const struct pp_command *find(const char *name)
 
 static int unknown(const char *name)
 {
-    const char *names[NAMES_MAX], *meant;
+    const char *names[COMMANDS_MAX], *meant;
     size_t n = 0;
-    for (size_t i = 0; i < pp_n_commands && n + 1 < NAMES_MAX; i++)
+    for (size_t i = 0; i < pp_n_commands && n + 1 < COMMANDS_MAX; i++)
         if (pp_commands[i].run)
             names[n++] = pp_commands[i].name;
     names[n] = NULL;

@@ -21,11 +21,6 @@ static const struct pp_endpoint endpoints[] = {
 
 #define ENDPOINTS (sizeof(endpoints) / sizeof(*endpoints))
 
-const struct pp_endpoint *pp_api_endpoint(size_t i)
-{
-    return i < ENDPOINTS ? &endpoints[i] : NULL;
-}
-
 /* --- finding the endpoint of a request --- */
 
 /* A segment of the request's path, before decoding. */
@@ -136,7 +131,12 @@ static bool on_head(void *data, struct pp_http_request *req)
     pp_arena_init(&call->chunk, 0);
     pp_buf_init(&call->out, pp_page_max(api->o.params));
     req->handler = call;
+    call->begun_ms = pp_loop_now(api->o.loop);
     pp_call_trace(call);
+    if (call->request_id)
+        pp_call_header(call, "X-Request-Id: %s", call->request_id);
+    if (call->traceparent)
+        pp_call_header(call, "traceparent: %s", call->traceparent);
     if (!read_head(call))
         return false;
     api->reading++;
@@ -240,6 +240,8 @@ struct pp_api *pp_api_open(const struct pp_api_options *options)
                                                  .progress = options->progress,
                                                  .params = options->params,
                                                  .loop = options->loop};
+    api->endpoints = endpoints;
+    api->n_endpoints = ENDPOINTS;
     pp_list_init(&api->polls);
     pp_list_init(&api->replays);
     api->handler = (struct pp_http_handler){.head = on_head,

@@ -78,8 +78,9 @@ struct pp_api_options {
     struct pp_claimer *claimer;     /* set with the role worker */
     struct pp_planner *planner;     /* set with the role ingest */
     struct pp_deliverer *deliverer; /* set with the role deliver */
-    /* NULL: no configuration is shown. Returns the i-th parameter of the configuration in force as a JSON
-     * object, without secrets; NULL past the last one, or when out of memory. The API frees the text. */
+    /* NULL: no configuration is shown. Returns the i-th parameter of the configuration in force as
+     * a JSON object, without secrets; NULL past the last one, or when out of memory. The API frees
+     * the text. */
     char *(*config_row)(void *data, size_t i);
     void *config_data;
 };

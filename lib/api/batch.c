@@ -155,9 +155,10 @@ static void tell_accepted(struct pp_call *call, const struct pp_acceptor_post *p
     const struct pp_batch_parsed *b = &post->parsed;
     struct pp_buf event;
 
+    pp_assert(b->n_items > 0 && post->batch_id[0], "a batch without items or id is accepted");
     pp_log(call->o->log, PP_LOG_INFO, "batch accepted", "batch", post->batch_id, "client", b->client, "items",
            PP_LOG_INT(b->n_items), "photos", PP_LOG_INT(b->n_photos), "rejected", PP_LOG_INT(b->n_rejected),
-           "key", call->key_name, "request", call->request_id, "trace", call->traceparent, NULL);
+           "key", call->key_name, PP_CALL_IDS(call));
     pp_buf_init(&event, 1024);
     PP_JSON_OBJECT(&event, NULL, PP_STR("batch_id", post->batch_id), PP_STR("client", b->client),
                    PP_UINT("items", b->n_items), PP_UINT("photos", b->n_photos),

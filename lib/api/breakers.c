@@ -67,8 +67,8 @@ void pp_api_set_breaker(struct pp_call *call)
         pp_call_no_memory(call);
     else {
         pp_log(call->o->log, PP_LOG_INFO, "breaker set", "host", s->host.name.host, "action",
-               json_string_value(json_object_get(call->body, "action")), "key", call->key_name, "request",
-               call->request_id, NULL);
+               json_string_value(json_object_get(call->body, "action")), "key", call->key_name,
+               PP_CALL_IDS(call));
         pp_host_call_send(call);
     }
 }

@@ -84,14 +84,16 @@ struct pp_api {
     struct pp_photos *photos; /* NULL without the role api */
     char *queue;              /* the latest answer of GET /v1/queue, which is shown again for a short time */
     size_t queue_n;
-    int64_t queue_ms;           /* when it was made, in ms of the loop's clock */
-    struct pp_list polls;       /* the long-polls of GET /v1/events that wait (event_places.h) */
-    size_t streams;             /* the number of subscribers by SSE and WebSocket */
-    size_t tests;               /* the number of tests of webhooks that are in flight */
-    struct pp_list subscribers; /* the long-polls and the streams (subscribers.h) */
-    uint64_t reloads;           /* how often the keys may have changed */
-    struct pp_timer *recheck;   /* checks the keys of subscribers after a reload */
-    uint64_t revoked;           /* subscriptions that this check has ended */
+    int64_t queue_ms;                    /* when it was made, in ms of the loop's clock */
+    struct pp_list polls;                /* the long-polls of GET /v1/events that wait (event_places.h) */
+    size_t streams;                      /* the number of subscribers by SSE and WebSocket */
+    size_t tests;                        /* the number of tests of webhooks that are in flight */
+    struct pp_list subscribers;          /* the long-polls and the streams (subscribers.h) */
+    uint64_t reloads;                    /* how often the keys may have changed */
+    struct pp_timer *recheck;            /* checks the keys of subscribers after a reload */
+    uint64_t revoked;                    /* subscriptions that this check has ended */
+    const struct pp_endpoint *endpoints; /* the table, of n_endpoints rows */
+    size_t n_endpoints;
     struct pp_histogram *times; /* the durations of answers: for each endpoint, by class of status */
     struct pp_list replays;     /* the replays whose items are being gathered */
     struct pp_api_replayed replayed[PP_API_REPLAYED]; /* a ring */
@@ -134,7 +136,8 @@ struct pp_call {
     /* The name of the key that sends the request, or that made its ticket; NULL: none. */
     const char *key_name;
     uint64_t key_number; /* the number of this key (struct pp_api_key); 0: none */
-    /* The caller's own ids of the request, which the answer repeats and the log names; NULL: none. */
+    /* The caller's own ids of the request: the answer repeats them, the log names them. NULL:
+     * none. */
     const char *request_id, *traceparent;
     int64_t begun_ms;               /* when the head had arrived, by the loop's clock */
     bool admin;                     /* the key has the scope admin */
@@ -191,8 +194,16 @@ char *pp_call_printf(struct pp_call *call, const char *fmt, ...) __attribute__((
 /* Adds a header line to the answer. */
 void pp_call_header(struct pp_call *call, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Logs what an operator has changed: "MESSAGE KEY=VALUE key=... request=...", with the name of the API
- * key and the caller's id of the request. `name` and `value` may be NULL. */
+/* The last arguments of pp_log(): the caller's ids of the request, as far as it has sent them. */
+#define PP_CALL_IDS(call)                                              \
+    (call)->request_id    ? "request"                                  \
+    : (call)->traceparent ? "trace"                                    \
+                          : NULL,                                      \
+        (call)->request_id ? (call)->request_id : (call)->traceparent, \
+        (call)->request_id && (call)->traceparent ? "trace" : NULL, (call)->traceparent, NULL
+
+/* Logs what an operator has changed: "MESSAGE KEY=VALUE key=... request=...", with the name of the
+ * API key and the caller's id of the request. `name` and `value` may be NULL. */
 void pp_call_log_change(const struct pp_call *call, const char *message, const char *name, const char *value);
 
 /* --- answers: each of these functions ends the call --- */
@@ -239,7 +250,7 @@ void pp_incident_log(struct pp_log *log, const char *doing, const char *error,
 
 /* trace.c: returns "GET", "PATCH" and so on; "other" for a method that photopool does not know. */
 const char *pp_method_name(enum pp_method method);
-/* trace.c: takes the headers X-Request-Id and traceparent over into the answer, if they are valid. */
+/* trace.c: takes over the ids of the request that the caller sends, if they are valid. */
 void pp_call_trace(struct pp_call *call);
 /* times.c: makes the histograms of the duration of answers. Returns false if out of memory. */
 bool pp_times_open(struct pp_api *api);
@@ -248,9 +259,6 @@ void pp_times_close(struct pp_api *api);
 void pp_call_timed(const struct pp_call *call, int status);
 /* times.c: appends the family http_request_seconds{route,status} in the text format. */
 void pp_times_write(const struct pp_api *api, struct pp_buf *out);
-
-/* api.c: returns the i-th endpoint; NULL past the last one. */
-const struct pp_endpoint *pp_api_endpoint(size_t i);
 
 /* trace.c: logs the answer, if log.access is on. */
 void pp_call_log_access(const struct pp_call *call, int status, uint64_t bytes);

@@ -4,8 +4,8 @@
 
 #include "api/handler.h"
 
-/* The values of a client's headers are write-only: answers and events show this text in the place of
- * each value, and a change with this text keeps the stored value. */
+/* The values of a client's headers are write-only: answers and events show this text in the place
+ * of each value, and a change with this text keeps the stored value. */
 #define PP_CLIENT_HEADER_SET "set"
 
 /* The entity tag of settings, made from their updated_at, which each change raises; 0: nothing is

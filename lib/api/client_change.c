@@ -2,8 +2,9 @@
  * those that it names, and returns those in "reset" to their defaults. Only what was set is stored,
  * so a new default reaches every client that has not set the value.
  *
- *   read the body -> read the stored settings -> check If-Match, make the new settings -> write them
- *   if the stored ones are still the same, else read again -> tell the workers and the operators */
+ *   read the body -> read the stored settings -> check If-Match, make the new settings
+ *     -> write them if the stored ones are still the same, else read again
+ *     -> tell the workers and the operators */
 #include "api/client.h"
 #include "core/slot.h"
 #include "events/publisher.h"
@@ -23,7 +24,7 @@ enum { RPM = 1, CONCURRENCY = 2, WEIGHT = 4, PAUSED = 8, HEADERS = 16 };
 static const char *const settings[] = {"rpm", "concurrency", "weight", "paused", "headers"};
 enum { SETTINGS = sizeof(settings) / sizeof(*settings) };
 
-struct change {
+struct settings_change {
     struct pp_client wanted; /* the values that the body names */
     unsigned named, reset;   /* the settings that the body names; those in its "reset" */
     unsigned defaults;       /* PUT: the settings in "defaults" */
@@ -49,7 +50,7 @@ static bool read_whole(struct pp_call *call, const char *name, const json_t *v, 
 
 static bool read_rpm(struct pp_call *call, const char *name, const json_t *v, void *out)
 {
-    struct change *s = out;
+    struct settings_change *s = out;
     struct pp_client *c = &s->wanted;
 
     s->named |= RPM;
@@ -60,7 +61,7 @@ static bool read_rpm(struct pp_call *call, const char *name, const json_t *v, vo
 
 static bool read_concurrency(struct pp_call *call, const char *name, const json_t *v, void *out)
 {
-    struct change *s = out;
+    struct settings_change *s = out;
 
     s->named |= CONCURRENCY;
     return read_whole(call, name, v, CONCURRENCY_MAX, &s->wanted.concurrency);
@@ -68,7 +69,7 @@ static bool read_concurrency(struct pp_call *call, const char *name, const json_
 
 static bool read_weight(struct pp_call *call, const char *name, const json_t *v, void *out)
 {
-    struct change *s = out;
+    struct settings_change *s = out;
 
     s->named |= WEIGHT;
     return read_whole(call, name, v, WEIGHT_MAX, &s->wanted.weight);
@@ -76,7 +77,7 @@ static bool read_weight(struct pp_call *call, const char *name, const json_t *v,
 
 static bool read_paused(struct pp_call *call, const char *name, const json_t *v, void *out)
 {
-    struct change *s = out;
+    struct settings_change *s = out;
 
     s->named |= PAUSED;
     s->wanted.paused = json_is_true(v);
@@ -110,7 +111,7 @@ static bool set_headers(struct pp_call *call, const json_t *v, struct pp_client 
 
 static bool read_headers(struct pp_call *call, const char *name, const json_t *v, void *out)
 {
-    struct change *s = out;
+    struct settings_change *s = out;
 
     (void)name;
     s->named |= HEADERS;
@@ -139,12 +140,12 @@ static bool read_names(struct pp_call *call, const char *name, const json_t *v, 
 
 static bool read_reset(struct pp_call *call, const char *name, const json_t *v, void *out)
 {
-    return read_names(call, name, v, &((struct change *)out)->reset);
+    return read_names(call, name, v, &((struct settings_change *)out)->reset);
 }
 
 static bool read_defaults(struct pp_call *call, const char *name, const json_t *v, void *out)
 {
-    return read_names(call, name, v, &((struct change *)out)->defaults);
+    return read_names(call, name, v, &((struct settings_change *)out)->defaults);
 }
 
 /* Accepts the member `client` if it repeats the path, so that callers can PUT the object that GET
@@ -152,7 +153,7 @@ static bool read_defaults(struct pp_call *call, const char *name, const json_t *
 static bool read_client(struct pp_call *call, const char *name, const json_t *v, void *out)
 {
     const char *id = json_string_value(v);
-    return (id && strcmp(id, ((struct change *)out)->wanted.id) == 0) ||
+    return (id && strcmp(id, ((struct settings_change *)out)->wanted.id) == 0) ||
            pp_bad_value(call, name, "not the client of the path");
 }
 
@@ -235,7 +236,7 @@ static void reset(struct pp_client *c, unsigned set)
         c->headers = NULL;
 }
 
-static void name_values(struct pp_client *c, const struct change *s)
+static void name_values(struct pp_client *c, const struct settings_change *s)
 {
     const struct pp_client *w = &s->wanted;
 
@@ -254,7 +255,7 @@ static void name_values(struct pp_client *c, const struct change *s)
 
 /* Returns those settings in "defaults" that have the default as their value: GET showed them so,
  * and the PUT repeats them. */
-static unsigned repeated_defaults(const struct pp_call *call, const struct change *s)
+static unsigned repeated_defaults(const struct pp_call *call, const struct settings_change *s)
 {
     const struct pp_params *params = call->o->params;
     const struct pp_client *w = &s->wanted;
@@ -289,7 +290,7 @@ static unsigned compare(const struct pp_client *a, const struct pp_client *b)
 /* Makes the settings to write from the stored ones. Returns false if the call has been answered. */
 static bool make_settings(struct pp_call *call, const struct pp_client *old)
 {
-    struct change *s = call->state;
+    struct settings_change *s = call->state;
     struct pp_client *c = &s->put.client;
     int64_t now = pp_loop_date(call->o->loop);
 
@@ -306,12 +307,13 @@ static bool make_settings(struct pp_call *call, const struct pp_client *old)
     s->put.compare = true;
     s->put.read_at = old->updated_at;
     s->changed = compare(old, c);
+    pp_assert(c->updated_at > old->updated_at, "a change of settings does not change their ETag");
     return true;
 }
 
 /* --- writing, and telling of it --- */
 
-static void name_changed(const struct change *s, struct pp_buf *names)
+static void name_changed(const struct settings_change *s, struct pp_buf *names)
 {
     for (unsigned i = 0; i < SETTINGS; i++)
         if (s->changed & 1u << i)
@@ -322,13 +324,13 @@ static void name_changed(const struct change *s, struct pp_buf *names)
  * key. */
 static void tell_operators(struct pp_call *call)
 {
-    const struct change *s = call->state;
+    const struct settings_change *s = call->state;
     struct pp_buf event, names;
 
     pp_buf_init(&names, 100);
     name_changed(s, &names);
     pp_log(call->o->log, PP_LOG_INFO, "client changed", "client", s->put.client.id, "changed",
-           names.n > 0 ? names.p : "nothing", "key", call->key_name, "request", call->request_id, NULL);
+           names.n > 0 ? names.p : "nothing", "key", call->key_name, PP_CALL_IDS(call));
     pp_buf_fini(&names);
     pp_buf_init(&event, 2 * PP_CLIENT_HEADERS_BYTES + 4096);
     pp_buf_put(&event, call->out.p, call->out.n - 1); /* without the closing brace */
@@ -347,7 +349,7 @@ static void tell_operators(struct pp_call *call)
 static void on_client_written(struct pp_call *call)
 {
     const struct pp_api_options *o = call->o;
-    const struct pp_client *c = &((struct change *)call->state)->put.client;
+    const struct pp_client *c = &((struct settings_change *)call->state)->put.client;
     const struct pp_notice notice = {.kind = PP_NOTICE_CLIENT, .a = c->id, .b = ""};
 
     if (o->claimer)
@@ -366,7 +368,7 @@ static void read_stored(struct pp_call *call);
 /* Somebody else has changed the settings since this call has read them: reads them again. */
 static void on_client_not_written(struct pp_call *call, enum pp_err err)
 {
-    struct change *s = call->state;
+    struct settings_change *s = call->state;
 
     if (err != PP_ESTALE)
         pp_call_error(call, err, "writing a client's settings");
@@ -394,7 +396,7 @@ static bool matches(const struct pp_call *call, int64_t updated_at)
 
 static void on_stored_read(struct pp_call *call)
 {
-    struct change *s = call->state;
+    struct settings_change *s = call->state;
     const struct pp_client none = {.id = call->args[0]};
     const struct pp_client *old = s->stored.n > 0 ? &s->stored.clients[0] : &none;
 
@@ -412,15 +414,15 @@ static void on_stored_read(struct pp_call *call)
 
 static void read_stored(struct pp_call *call)
 {
-    struct change *s = call->state;
+    struct settings_change *s = call->state;
 
     s->stored = (struct pp_store_clients){.id = call->args[0], .limit = 1};
     PP_CALL_ASK(call, call->o->store, clients, &s->stored, "reading a client's settings", on_stored_read);
 }
 
-static void change(struct pp_call *call, bool patch)
+static void change_client(struct pp_call *call, bool patch)
 {
-    struct change *s = pp_call_state(call, sizeof(*s));
+    struct settings_change *s = pp_call_state(call, sizeof(*s));
 
     if (!pp_call_may_see(call, call->args[0], NULL))
         return;
@@ -428,6 +430,7 @@ static void change(struct pp_call *call, bool patch)
     s->patch = patch;
     if (!pp_call_fields(call, "a client", patch ? patch_fields : put_fields, FIELDS, s))
         return;
+    pp_assert(!(patch && s->defaults) && (patch || !s->reset), "a change has fields of the other kind");
     if (s->named & s->reset)
         pp_bad_value(call, "reset", "names a setting that the request also sets");
     else
@@ -436,10 +439,10 @@ static void change(struct pp_call *call, bool patch)
 
 void pp_api_put_client(struct pp_call *call)
 {
-    change(call, false);
+    change_client(call, false);
 }
 
 void pp_api_patch_client(struct pp_call *call)
 {
-    change(call, true);
+    change_client(call, true);
 }

@@ -64,7 +64,8 @@ static void on_clients_listed(struct pp_call *call)
     const struct pp_store_clients *s = call->state;
     size_t i = 0;
 
-    /* For a key that is bound to a client, the store has read this client whatever the filter is. */
+    /* For a key that is bound to a client, the store has read this client whatever the filter is.
+     * */
     if (s->id && s->n > 0 &&
         ((s->paused && !s->clients[0].paused) ||
          (s->prefix && strncmp(s->id, s->prefix, strlen(s->prefix)) != 0)))

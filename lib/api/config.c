@@ -11,6 +11,7 @@ void pp_api_list_config(struct pp_call *call)
 
     if (!pp_page_read(call, "parameters", ""))
         return;
+    pp_assert(!call->only_client, "the configuration is shown to a key that is bound to a client");
     pp_page_open(call);
     for (size_t i = 0; o->config_row && (row = o->config_row(o->config_data, i)); i++) {
         if (pp_page_has(call))

@@ -7,18 +7,9 @@ enum { CLASSES = 6 }; /* of status: "0xx" to "5xx"; answers have 2xx to 5xx */
 
 static const int64_t bounds[PP_HISTOGRAM_BOUNDS] = {1, 5, 10, 25, 50, 100, 250, 1000, 5000};
 
-static size_t count_endpoints(void)
-{
-    size_t n = 0;
-
-    while (pp_api_endpoint(n))
-        n++;
-    return n;
-}
-
 bool pp_times_open(struct pp_api *api)
 {
-    api->times = calloc(count_endpoints() * CLASSES, sizeof(*api->times));
+    api->times = calloc(api->n_endpoints * CLASSES, sizeof(*api->times));
     return api->times;
 }
 
@@ -29,12 +20,15 @@ void pp_times_close(struct pp_api *api)
 
 void pp_call_timed(const struct pp_call *call, int status)
 {
-    const struct pp_endpoint *first = pp_api_endpoint(0);
+    const struct pp_api *api = call->api;
 
+    pp_assert(status >= 200 && status / 100 < CLASSES, "an answer has a final HTTP status");
     if (!call->endpoint || (call->endpoint->flags & PP_TICKET))
         return;
-    size_t row = (size_t)(call->endpoint - first) * CLASSES + (size_t)(status / 100);
-    pp_histogram_add(&call->api->times[row], bounds, pp_loop_now(call->o->loop) - call->begun_ms);
+    size_t i = (size_t)(call->endpoint - api->endpoints);
+    pp_assert(i < api->n_endpoints, "a call has an endpoint that is not in the table");
+    pp_histogram_add(&api->times[i * CLASSES + (size_t)(status / 100)], bounds,
+                     pp_loop_now(call->o->loop) - call->begun_ms);
 }
 
 static bool is_empty(const struct pp_histogram *h)
@@ -48,12 +42,12 @@ static bool is_empty(const struct pp_histogram *h)
 
 void pp_times_write(const struct pp_api *api, struct pp_buf *out)
 {
-    const struct pp_endpoint *e;
     char labels[200];
 
     pp_buf_puts(out, "# HELP photopool_http_request_seconds Time from a request's head to its answer.\n"
                      "# TYPE photopool_http_request_seconds histogram\n");
-    for (size_t i = 0; (e = pp_api_endpoint(i)); i++) {
+    for (size_t i = 0; i < api->n_endpoints; i++) {
+        const struct pp_endpoint *e = &api->endpoints[i];
         for (int status = 2; status < CLASSES; status++) {
             const struct pp_histogram *h = &api->times[i * CLASSES + (size_t)status];
             if (is_empty(h))

@@ -1,6 +1,6 @@
-/* trace.c: what the log says of requests: changes by operators, and the access log. A caller finds its
- * requests in the log by its own ids: the headers X-Request-Id, and traceparent (W3C Trace Context).
- * call.h declares the functions. */
+/* trace.c: what the log says of requests: changes by operators, and the access log. A caller finds
+ * its requests in the log by its own ids: the headers X-Request-Id, and traceparent (W3C Trace
+ * Context). call.h declares the functions. */
 #include "api/handler.h"
 
 #define REQUEST_ID_MAX 128
@@ -26,21 +26,17 @@ void pp_call_trace(struct pp_call *call)
 {
     const struct pp_http_request *req = call->req;
 
-    call->begun_ms = pp_loop_now(call->o->loop);
-    if (req->request_id && is_visible(req->request_id)) {
+    pp_assert(!call->request_id && !call->traceparent, "the ids of a request are read twice");
+    if (req->request_id && is_visible(req->request_id))
         call->request_id = req->request_id;
-        pp_call_header(call, "X-Request-Id: %s", call->request_id);
-    }
-    if (req->traceparent && is_traceparent(req->traceparent)) {
+    if (req->traceparent && is_traceparent(req->traceparent))
         call->traceparent = req->traceparent;
-        pp_call_header(call, "traceparent: %s", call->traceparent);
-    }
 }
 
 void pp_call_log_change(const struct pp_call *call, const char *message, const char *name, const char *value)
 {
     pp_log(call->o->log, PP_LOG_INFO, message, name ? name : "by", name ? value : "operator", "key",
-           call->key_name, "request", call->request_id, "trace", call->traceparent, NULL);
+           call->key_name, PP_CALL_IDS(call));
 }
 
 const char *pp_method_name(enum pp_method method)
@@ -48,6 +44,7 @@ const char *pp_method_name(enum pp_method method)
     static const char *const names[] = {
         [PP_GET] = "GET",       [PP_HEAD] = "HEAD",       [PP_POST] = "POST",   [PP_PUT] = "PUT",
         [PP_DELETE] = "DELETE", [PP_OPTIONS] = "OPTIONS", [PP_PATCH] = "PATCH", [PP_METHOD_OTHER] = "other"};
+    pp_assert((size_t)method < sizeof(names) / sizeof(*names), "a request has no method");
     return names[method];
 }
 
@@ -61,5 +58,5 @@ void pp_call_log_access(const struct pp_call *call, int status, uint64_t bytes)
     pp_log(call->o->log, PP_LOG_INFO, "request", "method", pp_method_name(req->method), "path", req->path,
            "status", PP_LOG_INT(status), "bytes", PP_LOG_INT(bytes), "ms",
            PP_LOG_INT(pp_loop_now(call->o->loop) - call->begun_ms), "key", call->key_name, "peer", req->peer,
-           "request", call->request_id, "trace", call->traceparent, NULL);
+           PP_CALL_IDS(call));
 }

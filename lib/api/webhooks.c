@@ -279,14 +279,14 @@ static void on_webhook_deleted(struct pp_call *call)
     pp_call_reply(call, &res);
 }
 
-struct delete_state {
+struct webhook_removal {
     struct pp_outbox_look look;
     struct pp_webhook_delete delete;
 };
 
 static void delete_webhook(struct pp_call *call)
 {
-    struct delete_state *s = call->state;
+    struct webhook_removal *s = call->state;
 
     s->delete.name = call->args[0];
     PP_CALL_ASK(call, call->o->deliveries, delete_webhook, &s->delete, "deleting a webhook",
@@ -296,7 +296,7 @@ static void delete_webhook(struct pp_call *call)
 /* Refuses to drop messages that wait for the endpoint. */
 static void on_waiting_counted(struct pp_call *call)
 {
-    const struct pp_outbox_look *look = &((struct delete_state *)call->state)->look;
+    const struct pp_outbox_look *look = &((struct webhook_removal *)call->state)->look;
     char sink[PP_SINK_NAME_MAX];
     uint64_t waiting = 0;
 
@@ -313,7 +313,7 @@ static void on_waiting_counted(struct pp_call *call)
 
 void pp_api_delete_webhook(struct pp_call *call)
 {
-    struct delete_state *s = pp_webhook_state(call, sizeof(*s));
+    struct webhook_removal *s = pp_webhook_state(call, sizeof(*s));
     const char *force = pp_call_param(call, "force");
 
     if (!s)

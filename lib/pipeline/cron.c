@@ -143,8 +143,8 @@ static bool renew_first(struct pp_cron *cron)
     return true;
 }
 
-/* Returns true if this process has not told operators yet that the worker is lost, and notes that it
- * does so now. */
+/* Returns true if this process has not told operators yet that the worker is lost, and notes that
+ * it does so now. */
 static bool is_news(struct pp_cron *cron, const char *id)
 {
     uint32_t hash = (uint32_t)pp_stable_hash_end(pp_stable_hash_add(PP_STABLE_HASH, id));

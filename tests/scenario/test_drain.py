@@ -5,9 +5,13 @@ others back uncounted after worker.drain, and exit with 0; a second signal must 
 SIGHUP must apply clients.rpm. With a wrong configuration it must exit with 2 and name file, line,
 key and what is allowed.
 """
+import fcntl
+import os
+import pty
 import re
 import signal
 import subprocess
+import termios
 
 from harness import PHOTOPOOL, SLOW, Origin, Pool, check, outcomes, same, scenario, time, wait_until
 
@@ -151,6 +155,32 @@ def reload(case):
     pool.stop()
 
 
+def closed_terminal(case):
+    """A process that was started in a terminal must end when the terminal is closed; a SIGHUP before
+    that reloads the configuration.
+    """
+    ours, its = pty.openpty()
+    with open(case.path("terminal.log"), "w+", encoding="utf-8") as log:
+        process = subprocess.Popen([PHOTOPOOL, "up", "--data", case.path("terminal"), "--set", "http.listen=127.0.0.1:0"], stdin=its, stdout=log, stderr=log,
+                                   start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        os.close(its)
+
+        def said(text):
+            log.seek(0)
+            return text in log.read()
+
+        try:
+            wait_until(lambda: said("photopool listens on"), 20, "it listens")
+            process.send_signal(signal.SIGHUP)
+            wait_until(lambda: said("configuration"), 20, "SIGHUP reloads while the terminal is there")
+            check(not said("draining"), "it goes on")
+            os.close(ours)
+            same(process.wait(timeout=20 * SLOW), 0, "exit status after the terminal was closed")
+            check(said("draining") and said("stopped"), "it drained")
+        finally:
+            process.kill()
+
+
 BAD = [  # (file, line of the mistake, key, text that the message must contain)
     ("clients:\n  rpm: many\n", 2, "clients.rpm", "1M"),
     ("clients:\n  rmp: 3\n", 2, "clients.rmp", "clients.rpm"),
@@ -182,4 +212,4 @@ def bad_configuration(case):
 
 
 if __name__ == "__main__":
-    scenario(finishes, hands_back, second_signal, by_command, reload, bad_configuration)
+    scenario(finishes, hands_back, second_signal, by_command, reload, closed_terminal, bad_configuration)

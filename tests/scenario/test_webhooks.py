@@ -152,7 +152,7 @@ def clients_and_time(case):
     same({d["id"] for d in deliveries(pool, "others", "dead")}, failed, "what is dead")
     same(set(receiver.ids("/others")[1:]), others, "what is sent")
     for name in ("everybody", "nobody"):
-        same(pool.request("DELETE", f"/v1/webhooks/{name}").status, 204, "DELETE")
+        same(pool.request("DELETE", f"/v1/webhooks/{name}?force=true").status, 204, "DELETE")
     same(pool.get("/v1/webhooks/everybody").status, 404, "what was deleted")
 
 
@@ -257,7 +257,7 @@ def hanging(case):
     same(deliveries(pool, "hangs", "delivered"), [], "deliveries to the hanging endpoint")
     # The attempt at the hanging endpoint must fail after 15 s without an answer.
     wait_until(lambda: any("15 s" in (d["error"] or "") for d in deliveries(pool, "hangs")), 30, "the attempt is given up")
-    same(pool.request("DELETE", "/v1/webhooks/hangs").status, 204, "DELETE")
+    same(pool.request("DELETE", "/v1/webhooks/hangs?force=true").status, 204, "DELETE")
     row = the_attempt(pool, "stuck")
     same((row["status"], row["http_status"]), ("delivered", 200), f"an answer with only its head: {row}")
 
@@ -271,7 +271,7 @@ def anew(case):
     here.endpoint("anew", held)
     finish(pool, "anew")
     wait_until(lambda: receiver.got("/anew"), 20, "a delivery is in flight")
-    same(pool.request("DELETE", "/v1/webhooks/anew").status, 204, "DELETE")
+    same(pool.request("DELETE", "/v1/webhooks/anew?force=true").status, 204, "DELETE")
     receiver.answers["/new"] = 204
     put(pool, "anew", receiver.url("/new"), clients=["anew"], secret=new_secret())
     due = set(finish(pool, "anew", 2))
@@ -313,7 +313,7 @@ def policy(case):
     here.endpoint("deleted", held)
     finish(here.pool, "deleted")
     wait_until(lambda: receiver.got("/deleted"), 20, "a delivery is in flight")
-    same(here.pool.request("DELETE", "/v1/webhooks/deleted").status, 204, "DELETE")
+    same(here.pool.request("DELETE", "/v1/webhooks/deleted?force=true").status, 204, "DELETE")
     held.release()
     here.pool.stop()
     pool = Pool(case, config={"fetch.allow_ports": ["1-65535"], "fetch.resolve": [f"inside.example:{receiver.port}:127.0.0.1"]}).start()

@@ -72,7 +72,7 @@ struct fake_store {
     struct pp_store_replay replay_asked;
     char put_client[65];
     struct pp_client put;   /* without texts: they are in put_client and put_headers */
-    uint64_t outbox;      /* the seq of the newest item in the outbox */
+    uint64_t outbox;        /* the seq of the newest item in the outbox */
     size_t stale;           /* so many puts that compare end with PP_ESTALE */
     char forgotten[330];    /* client and domain of the failures to forget, "*" for any */
     char put_headers[4200]; /* "" if the client has none */

@@ -35,7 +35,8 @@ struct api_run {
     struct pp_hosts *hosts;
     struct pp_api *api;
     /* The next request is sent with these header values, which are reset after it. */
-    const char *authorization, *content_type, *key, *range, *if_range, *if_match, *if_none_match;
+    const char *authorization, *content_type, *key, *range, *if_range, *if_match, *if_none_match, *request_id,
+        *traceparent;
     /* All requests are sent with these values, until the test changes them. */
     const char *host, *origin, *sec_fetch_site, *peer;
     bool websocket;
@@ -182,6 +183,8 @@ static inline void api_begin(struct api_run *t, struct pp_http_request *r, enum 
                                   .range = t->range,
                                   .if_range = t->if_range,
                                   .if_match = t->if_match,
+                                  .request_id = t->request_id,
+                                  .traceparent = t->traceparent,
                                   .if_none_match = t->if_none_match,
                                   .host = t->host,
                                   .origin = t->origin,
@@ -193,6 +196,7 @@ static inline void api_begin(struct api_run *t, struct pp_http_request *r, enum 
                                   .body = body ? body : "",
                                   .body_n = n};
     t->content_type = t->key = t->range = t->if_range = t->if_match = t->if_none_match = NULL;
+    t->request_id = t->traceparent = NULL;
     const struct pp_http_handler *h = pp_api_handler(t->api);
     t->accept_encoding = NULL;
     if (h->head(h->data, r))

@@ -856,6 +856,33 @@ static void replay(void **state)
     assert_int_equal(t->metrics.batches_accepted, 1);
 }
 
+/* Of a batch that has finished, the answer says how many photos have a newer revision of their
+ * item. */
+static void a_replay_says_what_it_leaves_out(void **state)
+{
+    static struct pp_code_count errors[] = {{404, 5}, {PP_CODE_BODY_TIMEOUT, 2}};
+    struct api_run *t = *state;
+    struct pp_batch *batch = &t->store.batches[t->store.n_batches++];
+
+    *batch = (struct pp_batch){.id = ID_A, .client = "42", .errors = errors, .n_errors = 2};
+    static const struct {
+        int64_t finished_at;
+        const char *body;
+        int left_out;
+    } cases[] = {{9, "{\"dry_run\":true}", 7},
+                 {9, "{\"dry_run\":true,\"codes\":[\"http_404\"]}", 5},
+                 {9, "{\"dry_run\":true,\"codes\":[\"http_403\"]}", 0},
+                 {9, "{\"dry_run\":true,\"domains\":[\"a.example\"]}", 0},
+                 {0, "{\"dry_run\":true}", 0}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        batch->finished_at = cases[i].finished_at;
+        assert_int_equal(api_ask(t, PP_POST, "/v1/batches/" ID_A "/replay", cases[i].body), 200);
+        const json_t *n = api_at(t, "not_replayed.newer_revision");
+        assert_true(json_is_object(api_at(t, "not_replayed")));
+        assert_int_equal(n ? json_integer_value(n) : 0, cases[i].left_out);
+    }
+}
+
 static void one_replay_at_a_time(void **state)
 {
     struct api_run *t = *state;
@@ -979,6 +1006,7 @@ int main(void)
         TEST(a_repeated_post_rejects_again),
         TEST(replay),
         TEST(one_replay_at_a_time),
+        TEST(a_replay_says_what_it_leaves_out),
         TEST(replays_have_bounded_memory),
         TEST(a_page_of_a_replay_that_is_too_large),
         TEST(replay_bodies),

@@ -125,6 +125,41 @@ static void outcomes_are_counted_by_code_and_tier(void **state)
     page_close(&p);
 }
 
+static void results_fall_into_their_buckets(void **state)
+{
+    static const int64_t ms[] = {-5, 1000, 1001, 86400001};
+    struct page p;
+
+    (void)state;
+    page_open(&p);
+    for (size_t i = 0; i < sizeof(ms) / sizeof(*ms); i++)
+        pp_metrics_result(p.m, ms[i]);
+    write_page(&p, 1);
+    says(&p, "photopool_accept_to_result_seconds_bucket{le=\"1\"} 2");
+    says(&p, "photopool_accept_to_result_seconds_bucket{le=\"5\"} 3");
+    says(&p, "photopool_accept_to_result_seconds_bucket{le=\"86400\"} 3");
+    says(&p, "photopool_accept_to_result_seconds_bucket{le=\"+Inf\"} 4");
+    says(&p, "photopool_accept_to_result_seconds_sum 86402.002");
+    says(&p, "photopool_accept_to_result_seconds_count 4");
+    page_close(&p);
+}
+
+static void rejected_items_are_counted_by_code(void **state)
+{
+    struct page p;
+
+    (void)state;
+    page_open(&p);
+    p.m->items_rejected[pp_metrics_rejected_code("bad_id")] += 2;
+    p.m->items_rejected[pp_metrics_rejected_code("no such code")]++;
+    p.m->webhook_tries[PP_WEBHOOK_DEAD] = 3;
+    write_page(&p, 1);
+    says(&p, "photopool_items_rejected_total{code=\"bad_id\"} 2");
+    says(&p, "photopool_items_rejected_total{code=\"bad_json\"} 1");
+    says(&p, "photopool_webhook_attempts_total{outcome=\"dead\"} 3");
+    page_close(&p);
+}
+
 static void durations_fall_into_their_buckets(void **state)
 {
     static const int64_t ms[] = {0, 50, 51, 999, 1000, 1001, 30000, 30001, 999999};
@@ -259,6 +294,8 @@ int main(void)
         cmocka_unit_test(every_page_is_well_formed),
         cmocka_unit_test(outcomes_are_counted_by_code_and_tier),
         cmocka_unit_test(durations_fall_into_their_buckets),
+        cmocka_unit_test(results_fall_into_their_buckets),
+        cmocka_unit_test(rejected_items_are_counted_by_code),
         cmocka_unit_test(every_number_has_its_line),
         cmocka_unit_test(lags_of_the_main_loop),
         cmocka_unit_test(gauges_of_the_leader_are_absent_elsewhere),

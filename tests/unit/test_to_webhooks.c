@@ -166,6 +166,47 @@ static void slow_endpoints_delay_no_other(void **state)
     assert_int_equal(k->fetcher.n, slow);
 }
 
+/* Ends one post to the endpoint with this status, once there is one. */
+static void answer_one(struct kit *k, int status)
+{
+    for (int i = 0; i < 4000 && k->fetcher.n == 0; i++)
+        pass(k, 500); /* an endpoint that fails gets pauses */
+    assert_true(k->fetcher.n > 0);
+    fake_fetcher_end(&k->fetcher, 0, status);
+    pass(k, 50);
+}
+
+/* The log says once that an endpoint fails, and once that it works again. */
+static void an_endpoint_that_fails_is_named(void **state)
+{
+    struct kit *k = *state;
+    FILE *f = tmpfile();
+    char text[4000];
+
+    k->params.max_posts = 1;
+    k->o.log = pp_log_open(fileno(f), PP_LOG_INFO, false, 0);
+    add_hooks(k, 1);
+    for (int i = 0; i < 4; i++)
+        answer_one(k, 500);
+    answer_one(k, 200); /* four failures in a row are too few */
+    for (int i = 0; i < 6; i++)
+        answer_one(k, 500);
+    for (int i = 0; i < 2; i++)
+        answer_one(k, 204);
+    assert_int_equal(k->metrics.webhook_tries[PP_WEBHOOK_DELIVERED], 3);
+    assert_int_equal(k->metrics.webhook_tries[PP_WEBHOOK_RETRY], 10);
+    rewind(f);
+    text[fread(text, 1, sizeof(text) - 1, f)] = '\0';
+    const char *fails = strstr(text, " warn webhook fails webhook=00 failures=5 error=\"HTTP 500\"\n");
+    const char *works = strstr(text, " info webhook recovered webhook=00 failures=6\n");
+    assert_true(fails && works && fails < works);
+    assert_null(strstr(fails + 20, "webhook fails"));
+    assert_null(strstr(works + 20, "webhook recovered"));
+    pp_log_close(k->o.log);
+    k->o.log = NULL;
+    fclose(f);
+}
+
 static void one_alone_gets_its_window(void **state)
 {
     struct kit *k = *state;
@@ -217,6 +258,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(slow_endpoints_delay_no_other, setup, teardown),
         cmocka_unit_test_setup_teardown(one_alone_gets_its_window, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_endpoint_that_fails_is_named, setup, teardown),
         cmocka_unit_test_setup_teardown(the_turn_of_each_comes, setup, teardown),
         cmocka_unit_test_setup_teardown(a_deleted_endpoint_frees_its_place, setup, teardown),
     };

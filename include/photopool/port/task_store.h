@@ -475,8 +475,8 @@ struct pp_store_clients {
     bool more;
 };
 
-/* Replaces the settings of a client. With `compare` it does so only if the stored settings are still
- * those that the caller has read (compare-and-set); else it fails with PP_ESTALE. */
+/* Replaces the settings of a client. With `compare` it does so only if the stored settings are
+ * still those that the caller has read (compare-and-set); else it fails with PP_ESTALE. */
 struct pp_store_put_client {
     struct pp_req req;
     struct pp_client client;

@@ -35,8 +35,8 @@ void pp_mg_clients(struct pp_mg_thread *t, struct pp_store_clients *r)
         r->clients[i].stored = true;
 }
 
-/* Replaces the settings that the caller has read. If they have changed, or if there are some and the
- * caller has read none, the upsert collides with them. */
+/* Replaces the settings that the caller has read. If they have changed, or if there are some and
+ * the caller has read none, the upsert collides with them. */
 static void swap_client(struct pp_mg_thread *t, const struct pp_store_put_client *r)
 {
     const struct pp_client *c = &r->client;

@@ -57,8 +57,8 @@ enum pp_metric_type {
     }
 #define PP_FETCH_BUCKET_COUNT 10
 
-/* A histogram of durations. Each user has its own upper bounds in ms, ascending; durations above the
- * last one are in the last bucket. */
+/* A histogram of durations. Each user has its own upper bounds in ms, ascending; durations above
+ * the last one are in the last bucket. */
 #define PP_HISTOGRAM_BOUNDS 9
 struct pp_histogram {
     uint64_t buckets[PP_HISTOGRAM_BOUNDS + 1], sum_ms;
