@@ -142,7 +142,7 @@ struct pp_call {
     int64_t begun_ms;               /* when the head had arrived, by the loop's clock */
     bool admin;                     /* the key has the scope admin */
     const char *args[PP_CALL_ARGS]; /* path segments in place of "{}", decoded */
-    struct pp_param_text *params; /* n_params of them; in the arena */
+    struct pp_param_text *params;   /* n_params of them; in the arena */
     size_t n_params;
     json_t *body; /* the parsed body, set by pp_call_fields(); lives until the call ends */
     struct pp_arena arena;

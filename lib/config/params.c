@@ -240,11 +240,11 @@ P(SIZE, "events.max_bytes", events.max_bytes, "1GiB", MIB(1), GIB(1024), LIVE,
   "Space for events; the oldest go first.")
 P(COUNT, "events.max_subscribers", events.max_subscribers, "50k", 1, 1e6, 0,
   "Open subscriptions; lowered if descriptors are few. One caller gets at most eight times as many as it leaves free.")
-P(DURATION, "counters.flush", counters.flush_ms, "2s", MS(100), MIN(1), LIVE,
-  "How often a fleet stores pending increments; one process stores each at once.")
-
 P(COUNT_OR_NULL, "events.max_subscribers_per_key", events.max_subscribers_per_key, "null", 1, 1e6, LIVE,
   "Open subscriptions of one key, or of one address without a key; null: as events.max_subscribers says.")
+
+P(DURATION, "counters.flush", counters.flush_ms, "2s", MS(100), MIN(1), LIVE,
+  "How often a fleet stores pending increments; one process stores each at once.")
 
 C(URL, "amqp.url", amqp.url, "none", "none|amqp://HOST|amqps://HOST", SECRET,
   "The broker that gets every result: amqp://[USER[:PASSWORD]@]HOST[:PORT][/VHOST].")

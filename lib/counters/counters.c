@@ -1,7 +1,7 @@
 /* counters.c: the port of a fleet's counters.
  *
- * Each request of the port is an operation, which lies in the request's arena. It asks the cache,
- * then, if keys are missing, the store, and the cache again, now with what the store has of them. */
+ * Each request of the port is an operation, which lies in the request's arena. It asks the cache;
+ * then, if keys are missing, the store, and the cache again, with what the store has of them. */
 #include "counters/counters.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* suite_counters.c: tests the contract of port/counters.h. Each increment counts once, on its day. */
+/* suite_counters.c: tests the contract of port/counters.h: each increment counts once, on its
+ * day. */
 #include "suite_counters.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* suite_counters_fleet.c: tests the counters of a fleet: flushes that are repeated, a cache that loses
- * its data, a store that is away, sums that leave the cache. */
+/* suite_counters_fleet.c: tests the counters of a fleet: flushes that are repeated, a cache that
+ * loses its data, a store that is away, sums that leave the cache. */
 #include "suite_counters_fleet.h"
 
 #include <stdio.h>

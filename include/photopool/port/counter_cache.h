@@ -7,15 +7,16 @@
  *                                     +--> one numbered flush into the store
  *
  * Invariants
- *  - The sum of a counter is what the store has of it, plus what is pending, plus what is processing
- *    and not in the store. A cached sum is that number.
- *  - A flush has a number, which is higher than that of each earlier flush. take() returns the flush
- *    that is processing, again and again, until its ack(). So at most one flush is processing.
+ *  - The sum of a counter is what the store has of it, plus what is pending, plus what is
+ *    processing and not in the store. A cached sum is that number.
+ *  - A flush has a number, which is higher than that of each earlier flush. take() returns the
+ *    flush that is processing, again and again, until its ack(). So at most one is processing.
  *  - A removed counter is cached with the sum 0 until a flush has deleted it in the store.
  *
  * Keys that are not cached are missing. A caller reads their stored sums, with the number of the
- * last flush in them, and repeats its request with them. If the cache has meanwhile changed in a way
- * that could make these sums wrong, its generation has changed, and the keys are missing again.
+ * last flush in them, and repeats its request with them. If the cache has meanwhile changed in a
+ * way that could make these sums wrong, its generation has changed, and the keys are missing
+ * again.
  *
  * Requests are asynchronous as req.h says, and fail as counters.h says. Everything runs on the loop
  * thread. */

@@ -1,5 +1,6 @@
 /* counter_cache.c: the cache of a fleet's counters in memory: its server, and a process's port. The
  * rules are those of lib/adapter/redis/counter_*.lua. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,7 +68,7 @@ static struct counter *find_or_make(struct pp_memory_counter_cache *s, const cha
     c = calloc(1, sizeof *c);
     if (!c)
         return NULL;
-    strncpy(c->key, key, PP_COUNTER_KEY_MAX);
+    snprintf(c->key, sizeof c->key, "%s", key);
     if (PP_HASH_ADD(s->counters, c->key, strlen(c->key), c))
         return c;
     free(c);

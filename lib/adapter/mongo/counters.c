@@ -57,11 +57,12 @@ static void read_month(struct pp_mg_thread *t, const bson_t *row, struct pp_coun
     pp_mg_require(t, slash, PP_ECORRUPT);
     if (!slash)
         return;
-    *out = (struct pp_counter_month){.flush = pp_mg_doc_int(row, "f"), .month = (int32_t)atoi(slash + 1)};
+    *out = (struct pp_counter_month){.flush = pp_mg_doc_int(row, "f"),
+                                     .month = (int32_t)strtol(slash + 1, NULL, 10)};
     if (!bson_iter_init_find(&it, row, "d") || !bson_iter_recurse(&it, &day))
         return;
     while (bson_iter_next(&day)) {
-        int number = atoi(bson_iter_key(&day));
+        long number = strtol(bson_iter_key(&day), NULL, 10);
         if (number >= 1 && number <= 31)
             out->days[number - 1] = pp_mg_int(&day);
     }

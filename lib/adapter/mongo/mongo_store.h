@@ -1,6 +1,6 @@
-/* mongo_store.h: the task store, the delivery store and the store of counters on MongoDB. Any number of
- * processes may share a database. README.md beside this file describes the documents, the indexes and the
- * steps. */
+/* mongo_store.h: the task store, the delivery store and the store of counters on MongoDB. Any
+ * number of processes may share a database. README.md beside this file describes the documents, the
+ * indexes and the steps. */
 #ifndef PP_ADAPTER_MONGO_STORE_H
 #define PP_ADAPTER_MONGO_STORE_H
 

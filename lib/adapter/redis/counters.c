@@ -1,5 +1,5 @@
-/* counters.c: the cache of a fleet's counters on Redis. The scripts (counter_*.lua) do the work; this
- * file packs their arguments and unpacks their answers.
+/* counters.c: the cache of a fleet's counters on Redis. The scripts (counter_*.lua) do the work;
+ * this file packs their arguments and unpacks their answers.
  *
  * Cached sums are in PP_COUNTER_BUCKETS hashes, so that each has few fields: Redis stores a small
  * hash without pointers. */

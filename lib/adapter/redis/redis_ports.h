@@ -1,6 +1,6 @@
 /* redis_ports.h: opens the ports that a fleet has on Redis 6.2 or later: its coordinator, ingest
- * queue, event log, filter of known photos, dedupe port and cache of counters. README.md has the keys, the
- * scripts, and what each request costs.
+ * queue, event log, filter of known photos, dedupe port and cache of counters. README.md has the
+ * keys, the scripts, and what each request costs.
  *
  * A port opens without waiting for a connection, and reconnects by itself until it is closed.
  * Callers submit requests on `loop`, which calls done() and must outlive the port. Each change is

@@ -1,6 +1,6 @@
-/* sqlite_store.h: opens the task store, ingest queue, delivery store, event log and counters, each in
- * an SQLite file of its own, for one process on one machine. README.md describes the schemas and what
- * each index serves. */
+/* sqlite_store.h: opens the task store, ingest queue, delivery store, event log and counters, each
+ * in an SQLite file of its own, for one process on one machine. README.md describes the schemas and
+ * what each index serves. */
 #ifndef PP_ADAPTER_SQLITE_STORE_H
 #define PP_ADAPTER_SQLITE_STORE_H
 
