@@ -396,8 +396,8 @@ class Chaos:
             self.wrong(f"I1: {open_items} items are open")
 
     def check_statistics(self):
-        """Checks I11: each day of all clients, of a client and of a host is the sum of its results, by
-        outcome and by code.
+        """Checks I11: each day of all clients, of a client and of a host is the sum of its results,
+        by outcome and by code.
         """
         wire, sums = self.mongo.wire, collections.Counter()
         items = wire.find("chaos", "items", {"q": {"$gt": 0}})
@@ -421,7 +421,7 @@ class Chaos:
                 if DAY_OUTCOMES[o["k"]] in ("sk", "fa"):
                     counts["code", o["c"]] = 1
                 url = photo["u"] if isinstance(photo["u"], str) else bytes(photo["u"]).decode()
-                # URLs that policy denies have addresses in spellings that Python reads in its own way.
+                # Other URLs have addresses in spellings that Python reads in its own way.
                 host = re.match(r"https?://([^/:]+\.example)[:/]", url)
                 host = host and host[1]
                 hosts |= {host} - {None}
