@@ -1,4 +1,4 @@
-/* assets.h: the files of the dashboard (lib/api/ui). CMakeLists.txt builds them into the program. */
+/* assets.h: the files of the dashboard, lib/api/ui. CMakeLists.txt puts them into the program. */
 #ifndef PHOTOPOOL_API_ASSETS_H
 #define PHOTOPOOL_API_ASSETS_H
 

@@ -9,7 +9,8 @@
 #include "api/handler.h"
 
 /* The page runs only the scripts of this server, and no text can become markup or script in it,
- * even by a mistake in these scripts. `blob:` is for photos, which the page loads with its API key. */
+ * even by a mistake in these scripts. `blob:` is for photos, which the page loads with its API
+ * key. */
 #define POLICY                                                                           \
     "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; " \
     "img-src 'self' blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; "    \

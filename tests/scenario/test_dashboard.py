@@ -261,6 +261,9 @@ def narrow(here):
                         ("#/workers", "in flight"), ("#/webhooks", "shop"), ("#/webhook/shop", "Deliveries")):
         page.show(where, text)
         check(page.width() <= 390, f"{where} is {page.width()} px wide")
+    if here.pool.get("/v1/config").status == 200:
+        page.show("#/config", "clients.rpm")
+        check(page.width() <= 390, f"#/config is {page.width()} px wide")
     page.show("#/batches", here.batch)
     picture(page, "narrow", dark=True)
     page.size(1200, 900)
