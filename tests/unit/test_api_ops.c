@@ -25,7 +25,7 @@ static void paths_and_methods(void **state)
                  {PP_GET, "/v1/batches/", 404, ""},
                  {PP_GET, "/v1/batches//results", 404, ""},
                  {PP_GET, "/v1/breakers/", 404, ""},
-                 {PP_GET, "/v1/clients/42/stats", 404, ""},
+                 {PP_GET, "/v1/clients/42/days", 404, ""},
                  {PP_OPTIONS, "/v1/batches", 405, "Allow: POST, GET, HEAD\n"},
                  {PP_PUT, "/v1/batches", 405, "Allow: POST, GET, HEAD\n"},
                  {PP_POST, "/v1/clients/42", 405, "Allow: GET, HEAD, PUT, PATCH\n"},
