@@ -57,7 +57,7 @@ int32_t pp_month_of(int32_t day)
     return year * 100 + month;
 }
 
-uint32_t pp_day_of_month(int32_t day)
+static uint32_t day_of_month(int32_t day)
 {
     int year, month, of_month;
 
@@ -117,7 +117,7 @@ bool pp_counter_merge(const struct pp_cache_days *cached, const struct pp_counte
     for (int32_t day = from; day <= to; day++) {
         const struct pp_counter_month *m = find_month(months, n_months, pp_month_of(day));
         if (m && !(cached->removing && m->flush < cached->flush))
-            sums[day - from] += m->days[pp_day_of_month(day) - 1];
+            sums[day - from] += m->days[day_of_month(day) - 1];
     }
     for (size_t i = 0; i < cached->n_processing; i++) {
         const struct pp_counter_month *m =
@@ -139,7 +139,7 @@ static int by_day(const void *a, const void *b)
 void pp_counter_flush_row(const struct pp_flush_row *row, struct pp_cstore_day *out)
 {
     for (size_t i = 0; i < row->n; i++)
-        out[i] = (struct pp_cstore_day){pp_month_of(row->days[i].day), pp_day_of_month(row->days[i].day),
+        out[i] = (struct pp_cstore_day){pp_month_of(row->days[i].day), day_of_month(row->days[i].day),
                                         row->days[i].n};
     qsort(out, row->n, sizeof(*out), by_day);
 }

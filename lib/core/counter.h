@@ -23,8 +23,6 @@ int32_t pp_day_of(int64_t date_ms);
  * conversion is "civil_from_days" of Howard Hinnant, "chrono-Compatible Low-Level Date
  * Algorithms". */
 int32_t pp_month_of(int32_t day);
-/* Returns 1..31. */
-uint32_t pp_day_of_month(int32_t day);
 /* Writes a day as "2026-11-28". Returns buf. */
 char *pp_day_text(char buf[PP_DAY_TEXT_MAX], int32_t day);
 /* Reads "2026-11-28". Returns false if the text is no such day of the years 1970 to 9999. */

@@ -17,7 +17,7 @@
 #define SUMS_MAX  4000
 #define ARENA_MAX (16u << 20)
 
-struct op {
+struct counter_op {
     struct pp_node node; /* in c->waiting or c->asked */
     struct pp_fleet_counters *c;
     struct pp_req *req; /* the request of the port */
@@ -26,8 +26,8 @@ struct op {
     const int64_t *sums; /* what the cache has answered */
     struct pp_counter_stored *stored;
     unsigned tries;
-    void (*again)(struct op *op);   /* asks the cache, with `stored` */
-    void (*give_up)(struct op *op); /* goes on although the store can't be read */
+    void (*again)(struct counter_op *op);   /* asks the cache, with `stored` */
+    void (*give_up)(struct counter_op *op); /* goes on although the store can't be read */
 };
 
 static struct pp_fleet_counters *fleet_of(struct pp_counters *base)
@@ -36,7 +36,7 @@ static struct pp_fleet_counters *fleet_of(struct pp_counters *base)
 }
 
 /* Ends the operation. `op` is part of what the caller may free now. */
-static void end(struct op *op, enum pp_err err)
+static void end(struct counter_op *op, enum pp_err err)
 {
     pp_assert(op->c->busy > 0, "an operation ends twice");
     op->c->busy--;
@@ -44,7 +44,7 @@ static void end(struct op *op, enum pp_err err)
 }
 
 /* Prepares the request of a lower port for an operation. */
-static struct pp_req lower(struct op *op, void (*done)(struct pp_req *req))
+static struct pp_req lower(struct counter_op *op, void (*done)(struct pp_req *req))
 {
     return (struct pp_req){.done = done, .data = op, .arena = op->req->arena};
 }
@@ -53,7 +53,7 @@ static struct pp_req lower(struct op *op, void (*done)(struct pp_req *req))
 
 static void ask_store(struct pp_fleet_counters *c);
 
-static size_t missing(const struct op *op)
+static size_t missing(const struct counter_op *op)
 {
     size_t n = 0;
 
@@ -67,11 +67,11 @@ static void give_up_all(struct pp_list *ops)
     struct pp_node *node;
 
     while ((node = pp_list_pop(ops)))
-        ((struct op *)node)->give_up((struct op *)node);
+        ((struct counter_op *)node)->give_up((struct counter_op *)node);
 }
 
 /* Gives an operation its part of the answer, which begins at *from. */
-static void go_on(struct op *op, const struct pp_counter_stored **from)
+static void go_on(struct counter_op *op, const struct pp_counter_stored **from)
 {
     size_t n = missing(op);
 
@@ -102,7 +102,7 @@ static void on_sums(void *data, enum pp_err err)
         return;
     }
     while ((node = pp_list_pop(&ops)))
-        go_on((struct op *)node, &from);
+        go_on((struct counter_op *)node, &from);
     ask_store(c);
 }
 
@@ -113,7 +113,7 @@ static const char **collect(struct pp_fleet_counters *c, struct pp_arena *a, siz
     const char **keys = pp_arena_array(a, SUMS_MAX + PP_COUNTER_ROWS_MAX, sizeof(*keys));
 
     for (*n = 0; *n < SUMS_MAX && !pp_list_empty(&c->waiting);) {
-        struct op *op = (struct op *)pp_list_pop(&c->waiting);
+        struct counter_op *op = (struct counter_op *)pp_list_pop(&c->waiting);
         pp_list_push(&c->asked, &op->node);
         for (size_t i = 0; keys && i < op->n; i++)
             if (op->sums[i] == PP_COUNTER_UNKNOWN)
@@ -135,7 +135,7 @@ static void ask_store(struct pp_fleet_counters *c)
 }
 
 /* Some keys of the operation are missing in the cache. */
-static void miss(struct op *op)
+static void miss(struct counter_op *op)
 {
     struct pp_fleet_counters *c = op->c;
 
@@ -148,20 +148,20 @@ static void miss(struct op *op)
     ask_store(c);
 }
 
-/* Makes an operation of `size` bytes, which begins with a struct op. Returns NULL if out of
+/* Makes an operation of `size` bytes, which begins with a struct counter_op. Returns NULL if out of
  * memory. */
 static void *new_op(struct pp_counters *base, size_t size, struct pp_req *req, const char *const *keys,
                     size_t n)
 {
-    struct op *op = pp_arena_alloc(req->arena, size);
+    struct counter_op *op = pp_arena_alloc(req->arena, size);
 
     if (op)
-        *op = (struct op){.c = fleet_of(base), .req = req, .keys = keys, .n = n};
+        *op = (struct counter_op){.c = fleet_of(base), .req = req, .keys = keys, .n = n};
     return op;
 }
 
 /* Notes what a lower port returned at the first submit of an operation. */
-static enum pp_err begun(struct op *op, enum pp_err err)
+static enum pp_err begun(struct counter_op *op, enum pp_err err)
 {
     op->c->busy += err == PP_OK;
     return err;
@@ -170,7 +170,7 @@ static enum pp_err begun(struct op *op, enum pp_err err)
 /* --- add --- */
 
 struct add_op {
-    struct op op;
+    struct counter_op op;
     struct pp_cache_add cache;
 };
 
@@ -198,7 +198,7 @@ static enum pp_err submit_add(struct add_op *a)
     return cache->ops->add(cache, &a->cache);
 }
 
-static void add_again(struct op *op)
+static void add_again(struct counter_op *op)
 {
     enum pp_err err = submit_add((struct add_op *)op);
 
@@ -206,7 +206,7 @@ static void add_again(struct op *op)
         end(op, err);
 }
 
-static void add_without_sums(struct op *op)
+static void add_without_sums(struct counter_op *op)
 {
     ((struct add_op *)op)->cache.force = true;
     add_again(op);
@@ -228,7 +228,7 @@ static enum pp_err fleet_add(struct pp_counters *base, struct pp_counters_add *r
 /* --- read --- */
 
 struct read_op {
-    struct op op;
+    struct counter_op op;
     struct pp_cache_read cache;
 };
 
@@ -254,7 +254,7 @@ static enum pp_err submit_read(struct read_op *o)
     return cache->ops->read(cache, &o->cache);
 }
 
-static void read_again(struct op *op)
+static void read_again(struct counter_op *op)
 {
     enum pp_err err = submit_read((struct read_op *)op);
 
@@ -262,7 +262,7 @@ static void read_again(struct op *op)
         end(op, err);
 }
 
-static void read_fails(struct op *op)
+static void read_fails(struct counter_op *op)
 {
     end(op, PP_EIO);
 }
@@ -282,19 +282,25 @@ static enum pp_err fleet_read(struct pp_counters *base, struct pp_counters_read 
 /* --- days --- */
 
 struct days_op {
-    struct op op;
+    struct counter_op op;
     struct pp_cache_days cache;
     struct pp_cstore_months store;
 };
 
-static void days_again(struct op *op);
+static void days_again(struct counter_op *op);
+
+static size_t n_days(const struct pp_counters_days *r)
+{
+    pp_assert(r->from <= r->to, "no range of days");
+    return (size_t)((int64_t)r->to - r->from) + 1;
+}
 
 static void put_days(struct days_op *o, const int64_t *sums)
 {
     struct pp_counters_days *r = (struct pp_counters_days *)o->op.req;
 
     r->n = 0;
-    r->days = pp_arena_array(r->req.arena, (size_t)(r->to - r->from + 1), sizeof(*r->days));
+    r->days = pp_arena_array(r->req.arena, n_days(r), sizeof(*r->days));
     for (int32_t day = r->from; r->days && day <= r->to; day++)
         if (sums[day - r->from] != 0)
             r->days[r->n++] = (struct pp_counter_day){day, sums[day - r->from]};
@@ -305,7 +311,7 @@ static void on_months(struct pp_req *req)
 {
     struct days_op *o = req->data;
     const struct pp_counters_days *r = (struct pp_counters_days *)o->op.req;
-    int64_t *sums = pp_arena_array(req->arena, (size_t)(r->to - r->from + 1), sizeof(*sums));
+    int64_t *sums = pp_arena_array(req->arena, n_days(r), sizeof(*sums));
 
     if (req->err != PP_OK || !sums)
         end(&o->op, req->err != PP_OK ? req->err : PP_ENOMEM);
@@ -344,7 +350,7 @@ static enum pp_err submit_days(struct days_op *o)
     return cache->ops->days(cache, &o->cache);
 }
 
-static void days_again(struct op *op)
+static void days_again(struct counter_op *op)
 {
     enum pp_err err = submit_days((struct days_op *)op);
 
@@ -363,7 +369,7 @@ static enum pp_err fleet_days(struct pp_counters *base, struct pp_counters_days 
 /* --- remove --- */
 
 struct remove_op {
-    struct op op;
+    struct counter_op op;
     struct pp_cache_remove cache;
 };
 

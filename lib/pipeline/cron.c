@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "core/day_sums.h"
 #include "base/stable_hash.h"
+#include "core/day_sums.h"
 #include "format/json_out.h"
 #include "pipeline/pipeline_internal.h"
 #include "runtime/ask.h"

@@ -65,6 +65,7 @@ static struct counter *find_or_make(struct pp_memory_counter_cache *s, const cha
     struct counter *c = find(s, key);
     if (c)
         return c;
+    pp_assert(*key && strlen(key) <= PP_COUNTER_KEY_MAX, "a counter's key is not valid");
     c = calloc(1, sizeof *c);
     if (!c)
         return NULL;
@@ -77,6 +78,7 @@ static struct counter *find_or_make(struct pp_memory_counter_cache *s, const cha
 
 static void drop(struct pp_memory_counter_cache *s, struct counter *c)
 {
+    pp_assert(find(s, c->key) == c, "a counter is dropped twice");
     HASH_DELETE(hh, s->counters, c);
     free(c->pending.at);
     free(c->processing.at);
@@ -116,6 +118,7 @@ static void add_day(struct days *d, int32_t day, int64_t n)
     size_t i = 0;
     while (i < d->n && d->at[i].day != day)
         i++;
+    pp_assert(i < d->cap, "a day is added without room");
     if (i == d->n)
         d->at[d->n++] = (struct pp_counter_day){day, 0};
     d->at[i].n += n;

@@ -5,13 +5,14 @@
 
 #include "adapter/memory/copy.h"
 #include "adapter/memory/counters.h"
+#include "base/check.h"
 #include "base/hash.h"
 
 #define X(name, type) OP_##name,
 enum { PP_CSTORE_OPS(X) STORE_OPS };
 #undef X
 
-struct counter {
+struct stored {
     UT_hash_handle hh;
     struct pp_counter_stored sum;
     struct pp_counter_month *months; /* in order */
@@ -20,7 +21,7 @@ struct counter {
 };
 
 struct pp_memory_counter_store {
-    struct counter *counters;
+    struct stored *counters;
     int64_t last; /* the highest number of all flushes */
     bool away;
 };
@@ -34,18 +35,19 @@ struct store_port {
 
 /* --- the data --- */
 
-static struct counter *find(const struct pp_memory_counter_store *s, const char *key)
+static struct stored *find(const struct pp_memory_counter_store *s, const char *key)
 {
-    struct counter *c;
+    struct stored *c;
     HASH_FIND(hh, s->counters, key, strlen(key), c);
     return c;
 }
 
-static struct counter *find_or_make(struct pp_memory_counter_store *s, const char *key)
+static struct stored *find_or_make(struct pp_memory_counter_store *s, const char *key)
 {
-    struct counter *c = find(s, key);
+    struct stored *c = find(s, key);
     if (c)
         return c;
+    pp_assert(*key && strlen(key) <= PP_COUNTER_KEY_MAX, "a counter's key is not valid");
     c = calloc(1, sizeof *c);
     if (!c)
         return NULL;
@@ -56,7 +58,7 @@ static struct counter *find_or_make(struct pp_memory_counter_store *s, const cha
     return NULL;
 }
 
-static void drop(struct pp_memory_counter_store *s, struct counter *c)
+static void drop(struct pp_memory_counter_store *s, struct stored *c)
 {
     HASH_DELETE(hh, s->counters, c);
     free(c->months);
@@ -64,7 +66,7 @@ static void drop(struct pp_memory_counter_store *s, struct counter *c)
 }
 
 /* Returns the month, which may be new. NULL: out of memory. */
-static struct pp_counter_month *month_of(struct counter *c, int32_t month)
+static struct pp_counter_month *month_of(struct stored *c, int32_t month)
 {
     size_t i = 0;
     while (i < c->n && c->months[i].month < month)
@@ -76,6 +78,7 @@ static struct pp_counter_month *month_of(struct counter *c, int32_t month)
         return NULL;
     memmove(&more[i + 1], &more[i], (c->n++ - i) * sizeof *more);
     more[i] = (struct pp_counter_month){.month = month};
+    pp_assert(i == 0 || more[i - 1].month < month, "the months of a counter are out of order");
     c->months = more;
     return &more[i];
 }
@@ -90,7 +93,7 @@ static enum pp_err run_sums(void *server, struct pp_req *req)
         return PP_EIO;
     r->sums = pp_arena_array(req->arena, r->n, sizeof *r->sums);
     for (size_t i = 0; r->sums && i < r->n; i++) {
-        const struct counter *c = find(s, r->keys[i]);
+        const struct stored *c = find(s, r->keys[i]);
         r->sums[i] = c ? c->sum : (struct pp_counter_stored){0, 0};
     }
     return r->sums ? PP_OK : PP_ENOMEM;
@@ -100,7 +103,8 @@ static enum pp_err run_months(void *server, struct pp_req *req)
 {
     const struct pp_memory_counter_store *s = server;
     struct pp_cstore_months *r = (struct pp_cstore_months *)req;
-    const struct counter *c = find(s, r->key);
+    const struct stored *c = find(s, r->key);
+    pp_assert(r->from <= r->to, "no range of months");
     if (s->away)
         return PP_EIO;
     r->n = 0;
@@ -114,7 +118,7 @@ static enum pp_err run_months(void *server, struct pp_req *req)
 /* Adds a row to the counter and its months, as far as they have lower numbers. */
 static enum pp_err add_row(struct pp_memory_counter_store *s, const struct pp_cstore_row *row, int64_t flush)
 {
-    struct counter *c = find_or_make(s, row->key);
+    struct stored *c = find_or_make(s, row->key);
     int64_t sum = 0;
     if (!c)
         return PP_ENOMEM;
@@ -124,6 +128,7 @@ static enum pp_err add_row(struct pp_memory_counter_store *s, const struct pp_cs
         if (!month)
             return PP_ENOMEM;
         for (; i < row->n && row->days[i].month == number; i++) {
+            pp_assert(row->days[i].day_of_month >= 1 && row->days[i].day_of_month <= 31, "no day of a month");
             sum += row->days[i].n;
             if (month->flush < flush)
                 month->days[row->days[i].day_of_month - 1] += row->days[i].n;
@@ -141,10 +146,11 @@ static enum pp_err run_flush(void *server, struct pp_req *req)
     struct pp_memory_counter_store *s = server;
     const struct pp_cstore_flush *r = (struct pp_cstore_flush *)req;
     enum pp_err err = s->away ? PP_EIO : PP_OK;
+    pp_assert(r->flush > 0, "a flush without a number");
     if (err == PP_OK && s->last < r->flush)
         s->last = r->flush;
     for (size_t i = 0; err == PP_OK && i < r->n_removed; i++) {
-        struct counter *c = find(s, r->removed[i]);
+        struct stored *c = find(s, r->removed[i]);
         if (c && c->sum.flush < r->flush)
             drop(s, c);
     }
@@ -250,7 +256,7 @@ struct pp_memory_counter_store *pp_memory_counter_store_new(void)
 
 void pp_memory_counter_store_free(struct pp_memory_counter_store *s)
 {
-    struct counter *c, *next;
+    struct stored *c, *next;
     if (!s)
         return;
     HASH_ITER (hh, s->counters, c, next)

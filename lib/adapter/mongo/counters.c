@@ -5,9 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "steps.h"
 
-enum { ID_MAX = PP_COUNTER_KEY_MAX + 16 };
+enum { COUNTER_ID_MAX = PP_COUNTER_KEY_MAX + 16 };
 
 /* --- reading --- */
 
@@ -70,13 +71,14 @@ static void read_month(struct pp_mg_thread *t, const bson_t *row, struct pp_coun
 
 void pp_mg_counters_months(struct pp_mg_thread *t, struct pp_cstore_months *r)
 {
-    char from[ID_MAX], to[ID_MAX];
+    char from[COUNTER_ID_MAX], to[COUNTER_ID_MAX];
     size_t cap = 0;
 
     r->n = 0;
     r->months = NULL;
     snprintf(from, sizeof(from), "%s/%06d", r->key, (int)r->from);
     snprintf(to, sizeof(to), "%s/%06d", r->key, (int)r->to);
+    pp_assert(strcmp(from, to) <= 0, "no range of months");
     pp_mg_query(t, MQ_COUNTER_MONTHS, "ss", from, to);
     for (const bson_t *row; (row = pp_mg_next(t));) {
         if (!pp_mg_grow(t, r->req.arena, &r->months, sizeof(*r->months), r->n, &cap))
@@ -95,7 +97,7 @@ void pp_mg_counters_last(struct pp_mg_thread *t, struct pp_cstore_last *r)
 
 static void delete_counter(struct pp_mg_thread *t, const char *key, int64_t flush)
 {
-    char from[ID_MAX], end[ID_MAX];
+    char from[COUNTER_ID_MAX], end[COUNTER_ID_MAX];
 
     snprintf(from, sizeof(from), "%s/", key);
     snprintf(end, sizeof(end), "%s0", key); /* '0' follows '/' */
@@ -106,13 +108,14 @@ static void delete_counter(struct pp_mg_thread *t, const char *key, int64_t flus
  * filter does not match, and the insert fails because the document exists. */
 static void add_row(struct pp_mg_bulk *bulk, const struct pp_cstore_row *row, int64_t flush)
 {
-    char id[ID_MAX], name[8];
+    char id[COUNTER_ID_MAX], name[8];
     int64_t sum = 0;
 
     for (size_t i = 0; i < row->n;) {
         bson_t by = BSON_INITIALIZER;
         int32_t month = row->days[i].month;
         for (; i < row->n && row->days[i].month == month; i++) {
+            pp_assert(row->days[i].day_of_month >= 1 && row->days[i].day_of_month <= 31, "no day of a month");
             snprintf(name, sizeof(name), "d.%02u", row->days[i].day_of_month % 100);
             bson_append_int64(&by, name, -1, row->days[i].n);
             sum += row->days[i].n;
@@ -133,6 +136,7 @@ void pp_mg_counters_flush(struct pp_mg_thread *t, struct pp_cstore_flush *r)
 {
     struct pp_mg_bulk bulk;
 
+    pp_assert(r->flush > 0, "a flush without a number");
     pp_mg_write(t, MQ_COUNTER_LAST_SET, "i", r->flush);
     for (size_t i = 0; i < r->n_removed && t->err == PP_OK; i++)
         delete_counter(t, r->removed[i], r->flush);

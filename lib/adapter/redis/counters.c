@@ -25,13 +25,13 @@ PP_REDIS_LUA_DECLARE(counter_sweep);
 
 _Static_assert(PP_COUNTER_TOKENS_MS == PP_COUNTER_TOKEN_MS, "tokens are kept as the port says");
 
-enum { PREFIX_MAX = 100, DAY_BYTES = 12 };
+enum { COUNTER_PREFIX_MAX = 100, DAY_BYTES = 12 };
 
 struct redis_counters {
     struct pp_counter_cache base;
     struct pp_redis *redis;
     struct pp_redis_call call;
-    char meta[PREFIX_MAX + 16];
+    char meta[COUNTER_PREFIX_MAX + 16];
 };
 
 static struct pp_redis_call *begin_call(struct pp_counter_cache *base, const struct pp_redis_script *script)
@@ -277,6 +277,7 @@ static void on_done(void *data, enum pp_err err, const struct redisReply *reply)
 
 static enum pp_err cache_ack(struct pp_counter_cache *c, struct pp_cache_ack *r)
 {
+    pp_assert(r->flush > 0, "a flush without a number");
     pp_redis_put_num(begin_call(c, &pp_lua_counter_ack), r->flush);
     return send_call(c, on_done, &r->req);
 }
@@ -331,7 +332,7 @@ enum pp_err pp_redis_counters_open(struct pp_loop *loop, const struct pp_redis_c
 {
     const char *prefix = o->prefix ? o->prefix : "photopool:counters";
 
-    if (!pp_redis_prefix_valid(prefix, PREFIX_MAX))
+    if (!pp_redis_prefix_valid(prefix, COUNTER_PREFIX_MAX))
         return PP_EINVAL;
     struct redis_counters *c = calloc(1, sizeof(*c));
     if (!c)

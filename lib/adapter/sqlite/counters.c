@@ -77,6 +77,7 @@ static enum pp_err find_token(struct pp_sq_db *db, struct pp_counters_add *r)
 
 static void add_row(struct pp_sq_db *db, const struct pp_counters_add *r, size_t i)
 {
+    pp_assert(r->keys[i][0] && strlen(r->keys[i]) <= PP_COUNTER_KEY_MAX, "a counter's key is not valid");
     sqlite3_stmt *st = pp_sq_bind(db, Q_ADD, "ti", r->keys[i], r->by[i]);
     while (pp_sq_row(db, st))
         r->sums[i] = pp_sq_col(st, 0);
@@ -114,6 +115,7 @@ static enum pp_err op_read(struct pp_sq_db *db, struct pp_counters_read *r)
 
 static enum pp_err op_days(struct pp_sq_db *db, struct pp_counters_days *r)
 {
+    pp_assert(r->from <= r->to, "no range of days");
     r->n = 0;
     r->days = pp_sq_array(db, r->req.arena, PP_COUNTER_DAYS_MAX, sizeof(*r->days));
     if (!r->days)
