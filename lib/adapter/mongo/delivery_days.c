@@ -110,6 +110,7 @@ void pp_mg_delivery_days_clean(struct pp_mg_thread *t, struct pp_days_clean *r)
     const uint8_t *p;
     uint32_t n;
     bson_t id;
+    pp_assert(r->limit > 0, "a limit of 0 would be none");
     pp_mg_bulk_init(&bulk, t);
     pp_mg_query(t, MQ_DAYS_OLD, "di", (int)r->before_day, (int64_t)r->limit);
     for (const bson_t *doc; (doc = pp_mg_next(t));) {
