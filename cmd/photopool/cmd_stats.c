@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "core/day_sums.h"
+#include "core/day.h"
 
 static const char stats_help[] =
     "Usage: photopool stats [CLIENT] [--host HOST] [--from DAY] [--to DAY]\n\n"
@@ -92,7 +92,7 @@ static void show_days(const struct pp_cli *cli, const json_t *answer)
     const json_t *days = json_object_get(answer, "days"), *day;
     struct pp_table t;
     struct pp_buf b;
-    char text[PP_DAY_TEXT];
+    char text[PP_DAY_TEXT_MAX];
     int32_t number, next = 0;
     int64_t most = 0;
     size_t i;
@@ -102,10 +102,10 @@ static void show_days(const struct pp_cli *cli, const json_t *answer)
     json_array_foreach(days, i, day)
     {
         const char *name = pp_member(day, "day");
-        if (!name || !pp_day_read(name, &number))
+        if (!name || !pp_day_parse(name, &number))
             continue;
         for (; i > 0 && next < number; next++) {
-            pp_day_write(text, next);
+            pp_day_text(text, next);
             add_row(&t, text, NULL, most);
         }
         add_row(&t, name, day, most);

@@ -3,6 +3,7 @@
 
 #include "api/handler.h"
 #include "core/counter.h"
+#include "core/day.h"
 #include "photopool/port/counters.h"
 
 #define DAYS_SHOWN 30 /* days that are shown if `from` is absent */
@@ -198,29 +199,13 @@ static void on_days_read(struct pp_call *call)
     pp_call_json(call, 200);
 }
 
-/* Reads the parameter `name`; if it is absent, the day is `otherwise`. */
-static bool read_day(struct pp_call *call, const char *name, int32_t otherwise, int32_t *day)
-{
-    const char *text = pp_call_param(call, name);
-
-    *day = otherwise;
-    return !text || pp_day_parse(text, day) ||
-           pp_call_problem(call, PP_API_BAD_PARAMETER, name, "%s is a day such as 2026-11-28", name);
-}
-
 void pp_api_get_counter_days(struct pp_call *call)
 {
     struct pp_counters_days *s = pp_call_state(call, sizeof(*s));
 
     s->key = call->args[0];
-    if (!check_key(call, NULL, s->key) ||
-        !read_day(call, "to", pp_day_of(pp_loop_date(call->o->loop)), &s->to) ||
-        !read_day(call, "from", s->to - DAYS_SHOWN + 1, &s->from))
-        return;
-    if (s->from > s->to || s->to - s->from >= PP_COUNTER_DAYS_MAX)
-        pp_call_problem(call, PP_API_BAD_PARAMETER, "from", "from is at most %d days before to",
-                        PP_COUNTER_DAYS_MAX - 1);
-    else
+    if (check_key(call, NULL, s->key) &&
+        pp_call_days(call, DAYS_SHOWN, PP_COUNTER_DAYS_MAX, &s->from, &s->to))
         PP_CALL_ASK(call, call->o->counters, days, s, "reading the days of a counter", on_days_read);
 }
 

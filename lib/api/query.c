@@ -1,6 +1,7 @@
 /* query.c: reads paths and query parameters strictly: a request with an unknown parameter gets an
  * error that names it. handler.h and call.h declare its functions. */
 #include "api/handler.h"
+#include "core/day.h"
 
 const char *pp_percent_decode(struct pp_arena *a, const char *s, size_t n, bool plus)
 {
@@ -112,6 +113,25 @@ bool pp_call_may_see(struct pp_call *call, const char *client, const char *field
     if (call->only_client && strcmp(client, call->only_client) != 0)
         return pp_call_problem(call, PP_API_NOT_FOUND, field, "there is no such client for this API key");
     return true;
+}
+
+/* Reads the parameter `name`, a day; if it is absent, the day is `otherwise`. */
+static bool read_day(struct pp_call *call, const char *name, int32_t otherwise, int32_t *day)
+{
+    const char *text = pp_call_param(call, name);
+
+    *day = otherwise;
+    return !text || pp_day_parse(text, day) ||
+           pp_call_problem(call, PP_API_BAD_PARAMETER, name, "%s is a day, such as 2026-11-28", name);
+}
+
+bool pp_call_days(struct pp_call *call, int32_t usual, int32_t most, int32_t *from, int32_t *to)
+{
+    if (!read_day(call, "to", pp_day_of(pp_loop_date(call->o->loop)), to) ||
+        !read_day(call, "from", *to - usual + 1, from))
+        return false;
+    return (*from <= *to && *to - *from < most) ||
+           pp_call_problem(call, PP_API_BAD_PARAMETER, "from", "from..to is 1 to %d days", (int)most);
 }
 
 bool pp_call_client(struct pp_call *call, const char **client)

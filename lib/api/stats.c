@@ -6,7 +6,7 @@
 
 #include "api/handler.h"
 #include "api/host.h"
-#include "core/day_sums.h"
+#include "core/day.h"
 #include "photopool/code.h"
 
 /* Without `from`, an answer shows this many days. */
@@ -82,7 +82,7 @@ static bool add_up(struct pp_call *call, const struct pp_days *r, struct pp_day 
 static void send_json(struct pp_call *call)
 {
     const struct pp_days *r = &((const struct stats_call *)call->state)->days;
-    char text[PP_DAY_TEXT];
+    char text[PP_DAY_TEXT_MAX];
     struct pp_day total;
 
     pp_assert(r->n <= PP_DAYS_KEPT, "an answer has more days than were asked for");
@@ -93,7 +93,7 @@ static void send_json(struct pp_call *call)
     pp_json_begin(&call->out, NULL, '{');
     pp_json_begin(&call->out, "days", '[');
     for (size_t i = 0; i < r->n; i++) {
-        pp_day_write(text, r->days[i].day);
+        pp_day_text(text, r->days[i].day);
         pp_json_begin(&call->out, NULL, '{');
         pp_json_str(&call->out, "day", text);
         put_counts(call, &r->days[i]);
@@ -114,7 +114,7 @@ static void put_line(struct pp_call *call, const struct pp_day *day)
 {
     char text[64], code[PP_CODE_NAME_MAX];
 
-    pp_day_write(text, day->day);
+    pp_day_text(text, day->day);
     pp_buf_puts(&call->out, text);
     pp_assert(day->of <= PP_DAY_OF_HOST, "statistics of nothing");
     for (int i = first_count(day->of); i < PP_DAY_COUNT; i++) {
@@ -156,29 +156,13 @@ static void on_days_read(struct pp_call *call)
         send_json(call);
 }
 
-/* Reads the parameter, a day. Returns false if the call has been answered. */
-static bool read_day(struct pp_call *call, const char *name, int32_t *day)
-{
-    const char *text = pp_call_param(call, name);
-    return !text || pp_day_read(text, day) ||
-           pp_call_problem(call, PP_API_BAD_PARAMETER, name, "%s is a day, such as 2026-11-28", name);
-}
-
 static void ask(struct pp_call *call, enum pp_day_of of, const char *name)
 {
     struct pp_days *r = &((struct stats_call *)call->state)->days;
 
-    *r = (struct pp_days){.of = of, .name = name, .to = pp_day_of_ms(pp_loop_date(call->o->loop))};
-    if (!read_day(call, "to", &r->to))
-        return;
-    r->from = r->to - DAYS_DEFAULT + 1;
-    if (!read_day(call, "from", &r->from))
-        return;
-    if (r->from > r->to || r->to - r->from >= PP_DAYS_KEPT) {
-        pp_call_problem(call, PP_API_BAD_PARAMETER, "from", "from..to is 1 to %d days", PP_DAYS_KEPT);
-        return;
-    }
-    PP_CALL_ASK(call, call->o->deliveries, days, r, "reading statistics", on_days_read);
+    *r = (struct pp_days){.of = of, .name = name};
+    if (pp_call_days(call, DAYS_DEFAULT, PP_DAYS_KEPT, &r->from, &r->to))
+        PP_CALL_ASK(call, call->o->deliveries, days, r, "reading statistics", on_days_read);
 }
 
 void pp_api_get_stats(struct pp_call *call)

@@ -73,10 +73,9 @@ static char *put_digits(char *p, unsigned v, int n, char after)
     return p + n + 1;
 }
 
-/* Computes year, month 1..12 and day 1..31 of days since 1970-01-01: civil_from_days of Howard
- * Hinnant, "chrono-compatible low-level date algorithms". Years begin in March, so that the leap
- * day comes last. */
-static void civil(int64_t days, unsigned *year, unsigned *month, unsigned *day)
+/* This is civil_from_days of Howard Hinnant, "chrono-compatible low-level date algorithms". Years
+ * begin in March, so that the leap day comes last. */
+void pp_date_of(int64_t days, unsigned *year, unsigned *month, unsigned *day)
 {
     int64_t z = days + 719468; /* number of days since 0000-03-01 */
     int64_t era = (z >= 0 ? z : z - 146096) / 146097;
@@ -97,7 +96,7 @@ char *pp_time_text(char buf[PP_TIME_MAX], int64_t wall_ms)
     int64_t t = wall_ms < first ? first : wall_ms > last ? last : wall_ms;
     int64_t days = t / day_ms - (t % day_ms < 0);
     unsigned ms = (unsigned)(t - days * day_ms), year, month, day;
-    civil(days, &year, &month, &day);
+    pp_date_of(days, &year, &month, &day);
     char *p = put_digits(buf, year, 4, '-');
     p = put_digits(p, month, 2, '-');
     p = put_digits(p, day, 2, 'T');

@@ -1,5 +1,5 @@
-/* counter.h: the rules of counters: which keys are valid, who may touch them, days in UTC, and how
- * what is cached and what is stored of a counter are put together. */
+/* counter.h: the rules of counters: which keys are valid, who may touch them, and how what is cached
+ * and what is stored of a counter are put together. */
 #ifndef PHOTOPOOL_CORE_COUNTER_H
 #define PHOTOPOOL_CORE_COUNTER_H
 
@@ -9,24 +9,11 @@
 
 #include "photopool/port/counter_store.h"
 
-#define PP_DAY_TEXT_MAX 11 /* "2026-11-28" and a NUL */
-
 /* Returns true if a key is valid: 1..PP_COUNTER_KEY_MAX of [A-Za-z0-9_.:-]. */
 bool pp_counter_key_valid(const char *key);
 /* Returns true if a caller that is bound to `client` may use the counter: "view:<client>:...". With
  * NULL, the caller is not bound and may use any. */
 bool pp_counter_may_use(const char *client, const char *key);
-
-/* Returns the day, in days since 1970 (UTC), that has this date in ms. */
-int32_t pp_day_of(int64_t date_ms);
-/* Returns the month of a day as a number such as 202611. Days of the years 1970 to 9999. The
- * conversion is "civil_from_days" of Howard Hinnant, "chrono-Compatible Low-Level Date
- * Algorithms". */
-int32_t pp_month_of(int32_t day);
-/* Writes a day as "2026-11-28". Returns buf. */
-char *pp_day_text(char buf[PP_DAY_TEXT_MAX], int32_t day);
-/* Reads "2026-11-28". Returns false if the text is no such day of the years 1970 to 9999. */
-bool pp_day_parse(const char *text, int32_t *day);
 
 /* Sums up what the cache and, read after it, the store have of the days from..to of a counter.
  * `months` are the stored months of these days, in order. `sums` has a zero for each day. Returns

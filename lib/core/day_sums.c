@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
-#include "base/text.h"
+#include "core/day.h"
 #include "core/url.h"
 #include "photopool/code.h"
 #include "photopool/outcome.h"
@@ -25,36 +25,6 @@ struct pp_day_sums {
 };
 
 _Static_assert(PP_URL_HOST_MAX > PP_CLIENT_MAX, "the key has room for a client");
-
-int32_t pp_day_of_ms(int64_t date_ms)
-{
-    int64_t day = date_ms / PP_DAY_MS;
-    return (int32_t)(date_ms % PP_DAY_MS < 0 ? day - 1 : day);
-}
-
-bool pp_day_read(const char *text, int32_t *day)
-{
-    static const char form[] = "0000-00-00";
-    int64_t ms;
-
-    for (size_t i = 0; i < sizeof(form); i++)
-        if (form[i] == '0' ? text[i] < '0' || text[i] > '9' : text[i] != form[i])
-            return false;
-    long year = strtol(text, NULL, 10), month = strtol(text + 5, NULL, 10),
-         of_month = strtol(text + 8, NULL, 10);
-    if (year < 1970 || !pp_time_of((int)year, (int)month, (int)of_month, 0, &ms))
-        return false;
-    *day = pp_day_of_ms(ms);
-    return true;
-}
-
-void pp_day_write(char text[PP_DAY_TEXT], int32_t day)
-{
-    char time[PP_TIME_MAX];
-
-    memcpy(text, pp_time_text(time, day * PP_DAY_MS), PP_DAY_TEXT - 1);
-    text[PP_DAY_TEXT - 1] = '\0';
-}
 
 /* Returns the day with this key, adding it if needed. Returns NULL when out of memory. */
 static struct day *get(struct pp_day_sums *s, enum pp_day_of of, const char *name, int32_t number)
@@ -136,7 +106,7 @@ static bool add_to_host(struct pp_day_sums *s, const struct pp_item *item, const
 
 bool pp_day_sums_add(struct pp_day_sums *s, const struct pp_item *item)
 {
-    int32_t number = pp_day_of_ms(item->finished_at);
+    int32_t number = pp_day_of(item->finished_at);
     struct day *days[] = {get(s, PP_DAY_OF_ALL, "", number), get(s, PP_DAY_OF_CLIENT, item->client, number)};
     bool ok = days[0] && days[1];
 

@@ -12,15 +12,6 @@
 
 struct pp_day_sums;
 
-/* Returns the number of days since 1970-01-01 (UTC), also for times before. */
-int32_t pp_day_of_ms(int64_t date_ms);
-
-/* Read and write a day as "2026-11-28". pp_day_read() returns false unless `text` is a date of that
- * form, of the years 1970 to 9999. */
-#define PP_DAY_TEXT 11 /* size of a day's text in bytes, with its NUL */
-pp_must_check bool pp_day_read(const char *text, int32_t *day);
-void pp_day_write(char text[PP_DAY_TEXT], int32_t day);
-
 /* Opens empty sums. Returns NULL when out of memory. */
 struct pp_day_sums *pp_day_sums_open(void);
 /* Adds a finished item. Returns false when out of memory: the item may then be counted in part, and

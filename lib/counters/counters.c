@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "core/counter.h"
+#include "core/day.h"
 #include "counters/internal.h"
 
 /* An operation asks the store at most this often. It asks again if sums were dropped from the cache
@@ -333,8 +334,8 @@ static void on_days(struct pp_req *req)
     if (err == PP_OK) {
         o->store = (struct pp_cstore_months){.req = lower(&o->op, on_months),
                                              .key = r->key,
-                                             .from = pp_month_of(r->from),
-                                             .to = pp_month_of(r->to)};
+                                             .from = pp_day_month(r->from),
+                                             .to = pp_day_month(r->to)};
         err = store->ops->months(store, &o->store);
     }
     if (err != PP_OK)

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/stable_hash.h"
-#include "core/day_sums.h"
+#include "core/day.h"
 #include "format/json_out.h"
 #include "pipeline/pipeline_internal.h"
 #include "runtime/ask.h"
@@ -483,7 +483,7 @@ static void clean_days(struct job *job)
     if (!p->deliveries)
         return;
     *r = (struct pp_days_clean){.req = clean_request(job, &r->n),
-                                .before_day = pp_day_of_ms(retention_now(p)) - PP_DAYS_KEPT,
+                                .before_day = pp_day_of(retention_now(p)) - PP_DAYS_KEPT,
                                 .limit = CLEAN_ROWS};
     pp_ask_submitted(&job->ask, p->deliveries->ops->days_clean(p->deliveries, r));
 }

@@ -57,40 +57,6 @@ static uint64_t errors_of(struct pp_day day, uint16_t code)
     return n;
 }
 
-static void days_of_dates(void **state)
-{
-    static const struct {
-        int64_t ms;
-        int32_t day;
-    } cases[] = {{0, 0},   {1, 0},           {PP_DAY_MS - 1, 0},   {PP_DAY_MS, 1},
-                 {-1, -1}, {-PP_DAY_MS, -1}, {-PP_DAY_MS - 1, -2}, {1732752000000, 20055}};
-    (void)state;
-    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
-        assert_int_equal(pp_day_of_ms(cases[i].ms), cases[i].day);
-}
-
-static void days_as_text(void **state)
-{
-    static const char *const wrong[] = {
-        "",           "2026-11-2",  "2026-11-280", "2026-02-30", "2026-13-01",  "2026-00-10", "2026/11/28",
-        "26-11-28xx", "-026-11-28", "1969-12-31",  "2026-1--28", " 2026-11-28", "2026-11--8"};
-    char text[PP_DAY_TEXT];
-    int32_t day;
-    (void)state;
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++)
-        assert_false(pp_day_read(wrong[i], &day));
-    for (int32_t i = 0; i < 60000; i += 7) {
-        pp_day_write(text, i);
-        assert_true(pp_day_read(text, &day));
-        assert_int_equal(day, i);
-    }
-    assert_true(pp_day_read("2024-11-28", &day));
-    assert_int_equal(day, 20055);
-    assert_true(pp_day_read("2024-02-29", &day));
-    assert_true(pp_day_read("1970-01-01", &day));
-    assert_int_equal(day, 0);
-}
-
 static void every_outcome_counts(void **state)
 {
     struct pp_day_sums *s = pp_day_sums_open();
@@ -175,8 +141,8 @@ static void many_codes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(days_of_dates),        cmocka_unit_test(days_as_text),
-        cmocka_unit_test(every_outcome_counts), cmocka_unit_test(items_have_their_days),
+        cmocka_unit_test(every_outcome_counts),
+        cmocka_unit_test(items_have_their_days),
         cmocka_unit_test(many_codes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
