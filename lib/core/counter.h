@@ -1,5 +1,5 @@
-/* counter.h: the rules of counters: which keys are valid, who may touch them, and how what is cached
- * and what is stored of a counter are put together. */
+/* counter.h: the rules of counters: which keys are valid, who may use them, and how the cached and
+ * the stored part of a counter are put together. */
 #ifndef PHOTOPOOL_CORE_COUNTER_H
 #define PHOTOPOOL_CORE_COUNTER_H
 

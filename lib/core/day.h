@@ -7,7 +7,8 @@
 
 #define PP_DAY_TEXT_MAX 11 /* size of "2026-11-28" in bytes, with its NUL */
 
-/* Returns the day of a date in ms: the number of days since 1970-01-01 (UTC), also for times before. */
+/* Returns the day of a date in ms: the number of days since 1970-01-01 (UTC), negative for dates
+ * before. */
 int32_t pp_day_of(int64_t date_ms);
 /* Returns the month of a day of the years 1970 to 9999, as a number such as 202611. */
 int32_t pp_day_month(int32_t day);
