@@ -26,8 +26,8 @@ size_t pp_call_params(const struct pp_call *call, const char *name, const char *
 bool pp_number_parse(const char *text, uint64_t *out);
 
 /* Reads the parameters `from` and `to`, days. Without `to` the range ends today, without `from` it
- * has `usual` days. Returns false if the call has been answered, because a text is no day or the range
- * does not have 1..most days. */
+ * has `usual` days. Returns false if the call has been answered, because a text is no day or the
+ * range does not have 1..most days. */
 bool pp_call_days(struct pp_call *call, int32_t usual, int32_t most, int32_t *from, int32_t *to);
 /* Sets *client from the parameter `client`. If that is absent, sets *client to the client to which
  * the key is bound, or to NULL (any client). */

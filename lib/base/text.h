@@ -20,7 +20,7 @@ char *pp_time_text(char buf[PP_TIME_MAX], int64_t wall_ms);
  * drops decimals beyond three. Returns false if the text is not such a time. */
 bool pp_time_parse(const char *s, int64_t *wall_ms);
 
-/* Computes the year, the month 1..12 and the day 1..31 of a number of days since 1970-01-01, UTC. */
+/* Computes the year, month (1..12) and day (1..31) of a number of days since 1970-01-01 (UTC). */
 void pp_date_of(int64_t days, unsigned *year, unsigned *month, unsigned *day);
 /* Sets *wall_ms to a time of day, in seconds, on a date of the Gregorian calendar in UTC. Returns
  * false if there is no such date. */
