@@ -47,7 +47,7 @@ static void send_asset(struct pp_call *call, const struct pp_asset *asset)
                                    .body = (const char *)(packed ? asset->packed : asset->plain),
                                    .body_n = packed ? asset->packed_n : asset->plain_n,
                                    .release = keep};
-    char tag[80];
+    char tag[96];
 
     pp_assert(asset->plain_n > 0 && asset->packed_n > 0, "a file of the dashboard is empty");
     pp_assert(strlen(asset->sha256) < sizeof(tag) - sizeof("-gzip"), "a hash is longer than its buffer");
