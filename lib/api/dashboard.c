@@ -47,10 +47,10 @@ static void send_asset(struct pp_call *call, const struct pp_asset *asset)
                                    .body = (const char *)(packed ? asset->packed : asset->plain),
                                    .body_n = packed ? asset->packed_n : asset->plain_n,
                                    .release = keep};
-    char tag[96];
+    char tag[80];
 
     pp_assert(asset->plain_n > 0 && asset->packed_n > 0, "a file of the dashboard is empty");
-    pp_assert(strlen(asset->sha256) < sizeof(tag) - sizeof("-gzip"), "a hash is longer than its buffer");
+    pp_assert(strlen(asset->sha256) <= sizeof(tag) - sizeof("\"-gzip\""), "a hash is longer than its buffer");
     /* The two forms of a file have different bytes, so they have different tags. */
     snprintf(tag, sizeof(tag), "\"%s%s\"", asset->sha256, packed ? "-gzip" : "");
     pp_call_header(call, "ETag: %s", tag);
