@@ -216,7 +216,7 @@ static void at_once(void **state)
     enum { N = 400, KEYS = 7 };
     struct counters_kit *k = *state;
     static struct pp_counters_add r[N];
-    static char names[KEYS][8];
+    static char names[KEYS][16];
     static const char *keys[N];
     static const int64_t one = 1;
     uint64_t seed = 5, due[KEYS] = {0};
