@@ -32,7 +32,9 @@ static void print_help(FILE *f)
           "  --data DIR     the data directory of the embedded stores\n"
           "  --markdown     print the reference page (configs/README.md)\n"
           "  --help         print this and every parameter\n\n"
-          "Exit codes: 0 valid, 2 not valid or wrong usage.\n\n",
+          "Exit codes: 0 valid, 2 not valid or wrong usage; with --server also 1 refused, 4 the server can't "
+          "be\n"
+          "reached.\n\n",
           f);
     pp_config_help(f);
 }

@@ -17,9 +17,9 @@ enum { TEXT_MAX = 16 * 1024 * 1024, REASON_BYTES = 4096 };
 /* Appends why the photo failed or what it waits for, such as "http_404: gone". */
 static void put_reason(struct pp_buf *b, const json_t *photo)
 {
-    const json_t *error = json_object_get(photo, "error"), *last = json_object_get(photo, "last_error");
-    const json_t *from = json_is_object(error) ? error : json_is_object(last) ? last : NULL;
-    const char *code = pp_member(from, "code"), *detail = pp_member(from, "detail");
+    const json_t *error = json_object_get(photo, "error");
+    const char *code = error ? pp_member(error, "code") : pp_member(photo, "last_error");
+    const char *detail = pp_member(error, "detail");
     const char *waiting = pp_member(photo, "waiting");
     if (waiting)
         pp_buf_printf(b, "%s%s", waiting, code ? ", " : "");

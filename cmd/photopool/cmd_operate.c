@@ -11,7 +11,7 @@ static const char explain_help[] =
     "patience, recorded failures, the learned route, and what is known of the photo.\n\n"
     "Examples:\n"
     "  photopool explain --client 42 https://shop.example/1.jpg\n"
-    "  photopool explain --client 42 https://shop.example/1.jpg --json | jq .would\n";
+    "  photopool explain --client 42 https://shop.example/1.jpg --json | jq .verdict\n";
 
 int pp_cmd_explain(int argc, char **argv)
 {
@@ -103,7 +103,7 @@ int pp_cmd_routes(int argc, char **argv)
 static const char errors_help[] =
     "Usage: photopool errors\n\n"
     "Shows every code with which a photo can fail: whether it is tried again, whose fault it is, and the\n"
-    "sentence for the merchant. With --json, the codes of API requests follow in GET /v1/errors.\n\n"
+    "sentence for the merchant. GET /v1/errors also has the codes of API requests.\n\n"
     "Examples:\n"
     "  photopool errors\n"
     "  photopool errors --json | jq -r 'select(.retry == \"final\") | .code'\n";

@@ -11,7 +11,7 @@
 static const char help[] =
     "Usage: photopool webhooks [list]\n"
     "       photopool webhooks add NAME --url URL [--client ID]... [--secret S | --secret-file FILE]\n"
-    "       photopool webhooks show|pause|resume|remove NAME\n"
+    "       photopool webhooks show|pause|resume NAME\n"
     "       photopool webhooks set NAME [--url URL] [--client ID... | --all-clients]\n"
     "                                   [--secret S | --secret-file FILE | --new-secret]\n"
     "       photopool webhooks remove NAME [--force]\n"

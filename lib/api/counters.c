@@ -215,6 +215,7 @@ static void on_removed(struct pp_call *call)
 {
     struct pp_http_response res = {.status = 204};
 
+    pp_call_log_change(call, "counter deleted", "counter", call->args[0]);
     pp_call_reply(call, &res);
 }
 

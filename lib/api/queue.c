@@ -43,7 +43,7 @@ static void keep_answer(struct pp_call *call)
     api->queue_ms = pp_loop_now(call->o->loop);
 }
 
-/* Writes why the open photos of all running batches wait. */
+/* Writes why the open photos of the newest running batches wait. */
 static void put_waiting(struct pp_call *call, const struct queue_state *s)
 {
     struct pp_buf *b = &call->out;
@@ -66,7 +66,7 @@ static void send_queue(struct pp_call *call)
     pp_json_begin(b, NULL, '{');
     PP_JSON_OBJECT(b, "ingest", PP_UINT("entries", s->ingest.entries), PP_UINT("photos", s->ingest.photos),
                    pp_shown_age(pp_age_of_date(call, s->ingest.oldest_ms)),
-                   PP_UINT("poisoned", s->ingest.poisoned));
+                   PP_UINT("set_aside", s->ingest.poisoned));
     pp_json_begin(b, "open", '[');
     for (uint8_t i = 0; i < PP_QUEUES; i++) {
         s->store.counts[i].queue = i;

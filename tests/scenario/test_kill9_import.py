@@ -212,7 +212,7 @@ def test_kill9_while_planning(case):
         pool.kill()
     pool.start()
     wait_until(lambda: pool.get_json("/v1/queue")["ingest"]["entries"] == 0, 60, "the queue is empty")
-    same(pool.get_json("/v1/queue")["ingest"]["poisoned"], 0, "entries set aside")
+    same(pool.get_json("/v1/queue")["ingest"]["set_aside"], 0, "entries set aside")
     for batch in batches:
         same(pool.batch(batch)["state"], "running", f"state of {batch}")
 

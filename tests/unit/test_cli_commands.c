@@ -296,9 +296,9 @@ static const struct sample samples[] = {
      pp_cmd_item,
      {"item", "42", "ad-1", "--table"},
      {{200, NULL,
-       "{\"item\":\"ad-1\",\"status\":\"open\",\"photos\":[{\"url\":\"http://h/1\",\"state\":\"waiting\","
-       "\"waiting\":\"retry\",\"attempts\":1,\"last_error\":{\"code\":\"connect_refused\"}}]}"}},
-     .out = "waiting      1  retry, connect_refused  http://h/1\n"},
+       "{\"item\":\"ad-1\",\"status\":\"open\",\"photos\":[{\"url\":\"http://h/1\",\"outcome\":\"open\","
+       "\"waiting\":\"retry\",\"attempts\":1,\"last_error\":\"connect_refused\"}]}"}},
+     .out = "open         1  retry, connect_refused  http://h/1\n"},
     {"an item, piped", pp_cmd_item, {"item", "42", "ad-1"}, {{200, NULL, RESULT_42}}, .out = RESULT_42 "\n"},
     {"which item", pp_cmd_item, {"item", "42"}, .code = 2, .err = "CLIENT or ITEM is missing"},
     {"results by photo, as a table into a pipe",

@@ -4,7 +4,7 @@ import {call, hasKey, Problem} from "./api.js";
 
 const TYPES = [
   "batch.accepted", "batch.progress", "batch.finished", "host.opened", "host.half_open", "host.closed", "client.changed",
-  "client.erased", "limit.changed", "webhook.failing", "webhook.disabled", "webhook.recovered", "worker.lost",
+  "webhook.failing", "webhook.disabled", "webhook.recovered", "worker.lost",
   "queue.high_water", "config.reloaded"];
 const RETRY_MS = 5000, RETRY_MAX_MS = 60000;
 

@@ -86,7 +86,7 @@ function waiting(queue) {
   return [queue.waiting ? waitingTable(queue.waiting) : waitingTable(Object.fromEntries(old)),
     facts([["accepted, not planned", number(queue.ingest.photos) + " photos"],
       ["oldest of these", queue.ingest.photos > 0 ? duration(queue.ingest.oldest_seconds) : undefined],
-      ["set aside", (queue.ingest.set_aside ?? queue.ingest.poisoned) || undefined],
+      ["set aside", queue.ingest.set_aside || undefined],
       ...open.map(o => [o.suspect ? "suspects" : `tier ${o.tier} s`, `${number(o.photos)}, oldest ${duration(o.oldest_seconds)}`])])];
 }
 

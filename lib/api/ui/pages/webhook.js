@@ -59,7 +59,7 @@ export function open(page) {
     put(head, facts([["state", stateOf(w)], ["URL", h("span", {class: "url"}, w.url)], ["clients", w.clients ? w.clients.join(", ") : "all"],
       ["statuses", w.statuses ? w.statuses.join(", ") : undefined], ["types", w.types ? w.types.join(", ") : undefined],
       ["created", when(w.created_at)], ["old secret until", w.old_secret_until ? when(w.old_secret_until) : undefined]]));
-    put(buttons, pause(!w.paused), button("Send a test", () => act(() => call("POST", path + "/test"), tested), {id: "test"}),
+    put(buttons, pause(!w.paused && !w.disabled), button("Send a test", () => act(() => call("POST", path + "/test"), tested), {id: "test"}),
       button("Replay", () => replay(path), {id: "replay"}));
     put(list, table(COLUMNS, deliveries, "No deliveries here."), pager(to("webhook", name), query, next));
   };
