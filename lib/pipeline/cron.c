@@ -24,7 +24,7 @@
 /* A worker whose heartbeat is overdue by about this time may be dead. */
 #define SILENT_MS 2000
 /* The process remembers this many lost workers of which it has told operators. */
-#define TOLD 64
+#define TOLD 1024
 /* Some time has passed since the age of the oldest undelivered message was measured. So it is
  * possible that the results of items that finished up to this many ms earlier are undelivered. */
 #define UNDELIVERED_MARGIN_MS 60000
@@ -156,6 +156,16 @@ static bool is_news(struct pp_cron *cron, const char *id)
     return true;
 }
 
+/* A worker that was heard of is news again when it is lost the next time. */
+static void forget_news(struct pp_cron *cron, const char *id)
+{
+    uint32_t hash = (uint32_t)pp_stable_hash_end(pp_stable_hash_add(PP_STABLE_HASH, id));
+
+    for (size_t i = 0; i < TOLD; i++)
+        if (cron->told[i] == hash)
+            cron->told[i] = 0;
+}
+
 /* The leader tells operators by name which worker is lost. */
 static void tell_lost(struct pp_cron *cron, const struct pp_worker_info *w, int64_t now_ms)
 {
@@ -163,6 +173,8 @@ static void tell_lost(struct pp_cron *cron, const struct pp_worker_info *w, int6
     int64_t date = pp_loop_date(p->loop) - (now_ms - w->seen_at);
     struct pp_buf event;
 
+    if (now_ms - w->seen_at < PP_WORKER_LOST_MS)
+        forget_news(cron, w->id);
     if (w->draining || now_ms - w->seen_at < PP_WORKER_LOST_MS || !pp_fleet_leads(p) || !is_news(cron, w->id))
         return;
     pp_log(p->log, PP_LOG_WARN, "worker lost", "worker", w->id, "host", w->host, "pid", PP_LOG_INT(w->pid),

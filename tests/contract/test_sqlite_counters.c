@@ -46,7 +46,7 @@ static void old_tokens_go(void **state)
     struct counters_kit *k = *state;
     const char *key = "a";
     const int64_t by = 1;
-    char id[8];
+    char id[16];
     for (int i = 0; i < 20; i++) {
         snprintf(id, sizeof id, "%d", i);
         struct pp_counter_token token = cnt_token(id, "x");

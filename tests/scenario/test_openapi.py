@@ -418,8 +418,8 @@ def counters(r):
     many = [f"m{n}" for n in range(1000)]
     same(len(api("getCounters", query=[("key", key) for key in many])["counters"]), 1000, "many keys")
     day = api("getCounterDays", "view:42:ad-1")["days"]
-    same([d["n"] for d in day], [4], "days")
-    same(api("getCounterDays", "view:42:ad-1", query=[("from", day[0]["day"]), ("to", day[0]["day"])])["days"], day, "one day")
+    same(sum(d["n"] for d in day), 4, "days")
+    same(api("getCounterDays", "view:42:ad-1", query=[("from", day[0]["day"]), ("to", day[0]["day"])])["days"], day[:1], "one day")
     same(api("getCounterDays", "view:42:ad-1", query=[("to", "2026-01-31")])["days"], [], "earlier days")
     for bad in ([("from", "2026-02-30")], [("from", "2026-02-02"), ("to", "2026-02-01")], [("from", "2020-01-01")]):
         api("getCounterDays", "b", query=bad, due=400, code="bad_parameter", refused=True)

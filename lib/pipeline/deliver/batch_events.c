@@ -45,6 +45,7 @@ struct moved {
     bool photos; /* true: photos were settled since the last event */
     bool again;  /* true: the batch gets another event even if it does not move */
     bool over;   /* true: the batch's last event has been published */
+    bool logged; /* true: the log says that the batch has finished */
     struct pp_ask ask;
     struct pp_store_batch read;
     struct pp_waiting_look look;
@@ -175,8 +176,6 @@ static void on_published(struct pp_req *req)
     bool out = req->err == PP_OK, ended = all_ended(&m->read.batch), over = is_over(&m->read.batch);
 
     m->over = out && ended && over;
-    if (m->over)
-        log_finished(b, &m->read.batch);
     /* All items have ended, but the store has not marked the batch as finished yet; it will do so a
      * little later. */
     finish_event(m, out, !out || (ended && !over));
@@ -199,6 +198,9 @@ static void on_look(void *data, enum pp_err err)
         finish_event(m, false, true);
         return;
     }
+    if (all_ended(batch) && is_over(batch) && !m->logged)
+        log_finished(b, batch);
+    m->logged = m->logged || (all_ended(batch) && is_over(batch));
     m->event =
         (struct pp_event){.at_ms = pp_loop_date(b->o->loop),
                           .key = m->key,

@@ -98,8 +98,10 @@ export function open(page) {
     if (done?.batch_id)
       location.hash = to("batch", done.batch_id);
   };
+  let errors = {}; // of the latest refresh: the button outlives it
   page.refresh = async () => {
     const batch = await get(path), open = batch.state === "running" || batch.state === "accepted";
+    errors = batch.errors;
     const tab = page.query.show ?? (page.query.code ? "all" : firstTab(batch));
     put(head, facts([["label", batch.label ?? undefined], ["client", h("a", {href: to("client", batch.client)}, batch.client)],
       ["state", state(batch.state)], ["created", when(batch.created_at)], ["finished", batch.finished_at ? when(batch.finished_at) : undefined],
@@ -108,7 +110,7 @@ export function open(page) {
       ["left", open && batch.eta_seconds !== null ? "≈ " + duration(batch.eta_seconds) : undefined],
       ["next start", open && batch.next_at ? when(batch.next_at) : undefined]]));
     put(buttons, open ? button("Cancel", cancel, {class: "danger", id: "cancel"}) : null,
-      batch.photos.failed > 0 ? button("Replay failures", () => again(batch.errors), {id: "replay"}) : null);
+      batch.photos.failed > 0 ? button("Replay failures", () => again(errors), {id: "replay"}) : null);
     put(sums, outcomes(batch.photos));
     put(codes, errorTable(batch.errors, name => `${to("batch", id)}?${new URLSearchParams({code: name})}`));
     put(why, batch.waiting ? waitingTable(batch.waiting) : notice(`${number(batch.photos.open)} photos are open.`));

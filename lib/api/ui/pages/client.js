@@ -38,7 +38,7 @@ const LIMITS = ["rpm", "concurrency", "weight"];
 /* The limits that the user has edited. */
 function edited(form) {
   const inputs = LIMITS.map(name => form.elements[name]).filter(input => input.value.trim() !== input.defaultValue);
-  return Object.fromEntries(inputs.map(({name, value}) => [name, value.trim() === "" && name === "rpm" ? null : Number(value)]));
+  return Object.fromEntries(inputs.map(({name, value}) => [name, value.trim() === "" && name === "rpm" ? null : /^\d+$/.test(value.trim()) ? Number(value) : value]));
 }
 
 function limitsForm(path, page) {
