@@ -84,9 +84,9 @@ def replay(r):
         same(answer.status // 100, 2, f"replay {how}: {answer}")
         return answer.json
 
-    same(ask(codes=["http_404"], dry_run=True), {"photos": 2, "batch_id": None}, "dry run by code")
-    same(ask(domains=["gone1.example"], dry_run=True), {"photos": 1, "batch_id": None}, "dry run by domain")
-    same(ask(codes=["http_500"], domains=["gone1.example"], dry_run=True), {"photos": 0, "batch_id": None}, "dry run by both")
+    same(ask(codes=["http_404"], dry_run=True), {"photos": 2, "batch_id": None, "not_replayed": {}}, "dry run by code")
+    same(ask(domains=["gone1.example"], dry_run=True), {"photos": 1, "batch_id": None, "not_replayed": {}}, "dry run by domain")
+    same(ask(codes=["http_500"], domains=["gone1.example"], dry_run=True), {"photos": 0, "batch_id": None, "not_replayed": {}}, "dry run by both")
     same(ask(dry_run=True)["photos"], 3, "dry run of all that failed")
     before = len(r.origin.records())
     r.origin.set_hosts("*.example delay=5 bytes=600-2000")
