@@ -15,12 +15,18 @@ MONITORING = os.path.join(ROOT, "configs", "monitoring")
 PROMISED = """batches_total items_rejected_total photos_total fetch_seconds accept_to_result_seconds http_request_seconds fetch_bytes_total
 in_flight open_tasks claims_total claim_conflicts_total limit_waits_total slots_held store_roundtrips_total coordinator_roundtrips_total
 ingest_queue_length ingest_queue_age_seconds ingest_set_aside outbox_length outbox_age_seconds webhook_attempts_total breakers hosts_slowed
-shared_photos_total filter_lookups_total events_total subscribers loop_lag_seconds build_info""".split()
+shared_photos_total filter_lookups_total counter_flush_seconds events_total subscribers loop_lag_seconds build_info""".split()
+
+
+# What promtool says of names that operators were promised: this metric is about counters, and none.
+KNOWN = ["photopool_counter_flush_seconds metric name should not include type 'counter'"]
 
 
 def promtool(*args, text=None):
     run = subprocess.run(["promtool", *args], input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", check=False, timeout=60)
-    same((run.returncode, run.stdout if run.returncode else ""), (0, ""), f"promtool {' '.join(args)}")
+    said = [line for line in run.stdout.splitlines() if line not in KNOWN]
+    check(run.returncode in (0, 3), f"promtool {' '.join(args)}: {run.returncode}: {run.stdout}")
+    same(said if run.returncode else [], [], f"promtool {' '.join(args)}")
 
 
 def families(page):

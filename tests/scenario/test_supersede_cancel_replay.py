@@ -99,7 +99,7 @@ def replay(r):
     same(len(r.origin.records()) - before, 2, "requests of the replay")
     same({x["data"]["revision"] for x in results}, {2}, "revisions of the replay")
     same(ask(key="once-more", codes=["http_404"]), again, "the same replay again, when it is done")
-    same(ask(codes=["http_404"]), {"photos": 0, "batch_id": None}, "another one")
+    same(ask(codes=["http_404"]), {"photos": 0, "batch_id": None, "not_replayed": {"newer_revision": 2}}, "another one")
     r.origin.set_hosts(HOSTS)
     same(r.pool.post(path, {"codes": ["no_such_code"]}).status // 100, 4, "replay of an unknown code")
     same(r.pool.post("/v1/batches/b_none/replay", {}).status, 404, "replay of an unknown batch")
