@@ -12,7 +12,7 @@
 
 #define HOUR_S 3600
 
-/* One answer counts about this many open photos in all, and at least so many of each batch. */
+/* An answer counts about PHOTOS_READ open photos in all, at least PHOTOS_LEAST of each batch. */
 enum { PHOTOS_READ = 8000, PHOTOS_LEAST = 50 };
 
 static void ask_store(struct pp_call *call);

@@ -1,6 +1,6 @@
 /* client_change.c: PUT and PATCH of a client's settings. PUT replaces all of them; PATCH changes
- * those that it names, and returns those in "reset" to their defaults. Only what was set is stored,
- * so a new default reaches every client that has not set the value.
+ * the fields that it names, and returns the fields in "reset" to their defaults. Only what was set
+ * is stored, so a new default reaches every client that has not set the value.
  *
  *   read the body -> read the stored settings -> check If-Match, make the new settings
  *     -> write them if the stored ones are still the same, else read again

@@ -8,7 +8,7 @@
 #include "pipeline/deliver/deliver.h"
 
 #define SHOWN_AGAIN_MS 1000
-#define RUNNING        100 /* the photos of so many running batches, the newest, say why they wait */
+#define RUNNING        100 /* `waiting` counts the photos of this many running batches, the newest */
 
 struct queue_state {
     struct pp_ingest_stats ingest;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that the files of others in lib/api/ui/vendor are those that SHA256SUMS names, unchanged."""
+"""Checks that the libraries in lib/api/ui/vendor have the hashes of SHA256SUMS."""
 import hashlib
 import os
 import re

@@ -73,7 +73,7 @@ struct fake_store {
     char put_client[65];
     struct pp_client put;   /* without texts: they are in put_client and put_headers */
     uint64_t outbox;        /* the seq of the newest item in the outbox */
-    size_t stale;           /* so many puts that compare end with PP_ESTALE */
+    size_t stale;           /* number of puts with `compare` that end with PP_ESTALE */
     char forgotten[330];    /* client and domain of the failures to forget, "*" for any */
     char put_headers[4200]; /* "" if the client has none */
     /* A request for results with a larger limit than this ends with PP_ENOMEM; 0 means that none

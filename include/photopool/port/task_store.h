@@ -465,8 +465,8 @@ struct pp_store_clients {
     const char *const *ids;
     size_t n_ids;
     const char *after;
-    /* a page has only clients whose ids begin with `prefix` (NULL: any), and with `paused` only
-     * those that are paused */
+    /* A page has only clients whose ids begin with `prefix` (NULL: any); if `paused` is set, only
+     * paused clients. */
     const char *prefix;
     bool paused;
     size_t limit;              /* a page has at most this many clients */
@@ -475,8 +475,8 @@ struct pp_store_clients {
     bool more;
 };
 
-/* Replaces the settings of a client. With `compare` it does so only if the stored settings are
- * still those that the caller has read (compare-and-set); else it fails with PP_ESTALE. */
+/* Replaces the settings of a client. With `compare` it does so only if nobody has changed
+ * the settings since the caller read them (compare-and-set); else it fails with PP_ESTALE. */
 struct pp_store_put_client {
     struct pp_req req;
     struct pp_client client;

@@ -2,8 +2,8 @@
  *
  * The sink's document holds the cursor (c) and the end of the range that is being added (u). A day
  * remembers the end of the last range that was added to it (q), in the same write that adds the
- * sums. So a range is added to each day once, whoever adds it, and the cursor moves when all days
- * have it. A range is fixed only after all days of the one before have theirs; so an insert that
+ * sums. So each day takes a range once, also if two processes add it. The cursor moves when all
+ * days have the range. A range is fixed only after all days have the one before. So an insert that
  * collides has met the same range, added by another call. */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 -- include: counter_common
--- Reads sums, and caches those that the store has sent.
+-- Reads sums, and caches the sums that the caller has read from the store.
 --   ARGV: hour, generation before the store was read, rows
 -- Answers the sums (-1 for a missing one), and the generation.
 local hour, known, now, out = tonumber(ARGV[1]), tonumber(ARGV[2]), generation(), {}

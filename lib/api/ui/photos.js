@@ -1,4 +1,4 @@
-/* photos.js: tables of photos, with thumbnails of those that are stored. */
+/* photos.js: tables of photos, with thumbnails of stored photos. */
 import {hasKey, send} from "./api.js";
 import {code, h, link, state, when} from "./view.js";
 

@@ -139,7 +139,7 @@ export function parts(photos) {
   return other > 0 ? [...list, ["other", other]] : list;
 }
 
-/* A bar whose segments are [class, number]; the numbers are its text for those who do not see it. */
+/* A bar whose segments are [class, number]; screen readers read the numbers. */
 export function bar(segments, label) {
   const bar = h("div", {class: "bar", role: "img", "aria-label": label ??
     segments.filter(([, n]) => n > 0).map(([name, n]) => `${n} ${name}`).join(", ")});

@@ -399,8 +399,8 @@ static void park(struct pp_claimer *claimer, struct claim_transfer *t)
     claimer->hops_waiting++;
 }
 
-/* Takes the client's first parked transfer, which is then neither parked nor under way; NULL: there
- * is none. */
+/* Takes the client's first parked transfer out of the queue. The caller gives it an order. NULL:
+ * none is parked. */
 static struct claim_transfer *unpark(struct claim_client *c)
 {
     struct pp_claimer *claimer = c->claimer;
