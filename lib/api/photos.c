@@ -104,6 +104,7 @@ static void count_view(const struct pp_call *call)
 {
     const struct photo_state *s = call->state;
 
+    pp_assert(call->req->method == PP_GET, "only a GET reads a photo");
     if (call->o->params->photo_views && s->from == 0)
         pp_photo_views_count(call->api->views, s->hex);
 }

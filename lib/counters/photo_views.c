@@ -17,7 +17,7 @@
 
 enum { SEND_MS = 1000, HEX = 64, KEY_BYTES = sizeof("photo:") + HEX };
 
-struct view {
+struct photo_view {
     UT_hash_handle hh;
     int64_t n; /* at most PP_COUNTER_BY_MAX; more are not counted */
     char key[KEY_BYTES];
@@ -26,12 +26,12 @@ struct view {
 struct pp_photo_views {
     struct pp_loop *loop;
     struct pp_counters *counters;
-    struct view *collected;
+    struct photo_view *collected;
     struct pp_timer *timer;
     bool timed, draining;
     struct pp_ask ask;
     /* What is being added. If n is 0, there is no batch. */
-    struct view *batch[PP_COUNTER_ROWS_MAX];
+    struct photo_view *batch[PP_COUNTER_ROWS_MAX];
     const char *keys[PP_COUNTER_ROWS_MAX];
     int64_t by[PP_COUNTER_ROWS_MAX];
     size_t n;
@@ -48,7 +48,7 @@ static void drop_batch(struct pp_photo_views *v)
 
 static void drop_collected(struct pp_photo_views *v)
 {
-    struct view *view, *next;
+    struct photo_view *view, *next;
 
     HASH_ITER (hh, v->collected, view, next) {
         HASH_DELETE(hh, v->collected, view);
@@ -79,7 +79,7 @@ static void on_added(void *data, enum pp_err err)
 /* Moves what is collected to a new batch, as far as there is room. */
 static void begin_batch(struct pp_photo_views *v)
 {
-    struct view *view, *next;
+    struct photo_view *view, *next;
     int64_t now_ms = pp_loop_date(v->loop);
 
     HASH_ITER (hh, v->collected, view, next) {
@@ -136,10 +136,10 @@ struct pp_photo_views *pp_photo_views_open(struct pp_loop *loop, struct pp_log *
     return NULL;
 }
 
-static struct view *find_or_make(struct pp_photo_views *v, const char *sha256)
+static struct photo_view *find_or_make(struct pp_photo_views *v, const char *sha256)
 {
     char key[KEY_BYTES];
-    struct view *view;
+    struct photo_view *view;
 
     pp_assert(strlen(sha256) == HEX, "a photo is named by its SHA-256");
     snprintf(key, sizeof(key), "photo:%.64s", sha256);
@@ -158,7 +158,7 @@ static struct view *find_or_make(struct pp_photo_views *v, const char *sha256)
 
 void pp_photo_views_count(struct pp_photo_views *v, const char *sha256)
 {
-    struct view *view = v ? find_or_make(v, sha256) : NULL;
+    struct photo_view *view = v ? find_or_make(v, sha256) : NULL;
 
     if (!view || view->n == PP_COUNTER_BY_MAX)
         return;

@@ -1,4 +1,4 @@
--- counters.lua: the requests of bench_counters.py, for wrk: reads of KEYS counters, or increments of
+-- counters.lua: the requests of bench_counters.py, for wrk. Each reads KEYS counters, or increments
 -- KEYS counters by 1.
 --
 --   wrk ... -s counters.lua URL -- get|post COUNTERS KEYS SKEW RATE

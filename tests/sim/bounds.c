@@ -45,10 +45,10 @@ static const char *const names[BOUNDS] = {
 
 enum {
     SUSPECTS = 1, /* a suspect runs beside the transfers of its tier */
-    /* Each stage has one request in flight, or some; a request to the API or about counters has one. Of the
-     * store, each relay reads, and saves, and the leader moves the tasks of all routes that have changed
-     * their tier at once. Of Redis, the acceptor has up to two for each post: the append, and one
-     * of the journal. */
+    /* Each stage has one request in flight, or some; a request to the API or about counters has
+     * one. Of the store, each relay reads, and saves, and the leader moves the tasks of all routes
+     * that have changed their tier at once. Of Redis, the acceptor has up to two for each post: the
+     * append, and one of the journal. */
     CALLS_OF_STAGES = 24,
     ROUTES_OF_A_CLIENT = 3, /* as many as hosts (import.c) */
     CALLS_OF_A_RELAY = 4,

@@ -3,19 +3,20 @@
  *
  *  - a sum that a caller gets has all increments that were answered before it asked, and no others
  *    than those that were sent
- *  - at the end, each day and each sum in the store equals the increments that were answered, and so
- *    does each sum in the cache
+ *  - at the end, each day and each sum in the store equals the increments that were answered, and
+ *    so does each sum in the cache
  *
- * A caller repeats an increment with its token, at any process, until it is answered, so each one is
- * answered once. New counters come all the time, also while the store is away. Days are of two
- * months. The cache never loses its data: what is pending is nowhere else. The embedded process has
- * no cache of counters, and nobody increments there. */
+ * A caller repeats an increment with its token, at any process, until it is answered. New counters
+ * come all the time, also while the store is away. Days are of two months. The cache never loses its data:
+ * what is pending is nowhere else. The embedded process has no cache of counters, and nobody increments
+ * there. */
 #ifndef PP_SIM_COUNTS_H
 #define PP_SIM_COUNTS_H
 
 #include "fleet.h"
 
-/* Begins to send increments and reads, if the swarm has counts_every_ms. Aborts if out of memory. */
+/* Begins to send increments and reads, if the swarm has counts_every_ms. Aborts if out of
+ * memory. */
 struct sim_counts *sim_counts_open(struct sim_fleet *f);
 /* Begins no further increments. Those that were not answered are repeated until they are. */
 void sim_counts_stop(struct sim_counts *s);

@@ -530,59 +530,6 @@ static void photo_in_pieces(void **state)
     free(large);
 }
 
-/* Counters that only note the one request that counts views. */
-struct view_counters {
-    struct pp_counters base;
-    struct pp_counters_add *asked;
-};
-
-static enum pp_err note_views(struct pp_counters *base, struct pp_counters_add *r)
-{
-    ((struct view_counters *)base)->asked = r;
-    return PP_OK;
-}
-
-static bool views_are_asked(void *arg)
-{
-    return ((struct view_counters *)arg)->asked != NULL;
-}
-
-static void expect_photo(struct api_run *t, enum pp_method method, const char *range, int status)
-{
-    t->range = range;
-    assert_int_equal(api_ask(t, method, photo_path, NULL), status);
-}
-
-/* A view is an answer that begins with the photo's first byte. */
-static void views_of_photos(void **state)
-{
-    static const struct pp_counters_ops ops = {.add = note_views};
-    struct view_counters counters = {.base.ops = &ops};
-    struct api_run *t = *state;
-
-    give_photo(t);
-    t->options.counters = &counters.base;
-    api_restart(t, PP_ROLE_API);
-    expect_photo(t, PP_GET, NULL, 200); /* the parameter is off */
-    t->params.photo_views = true;
-    expect_photo(t, PP_GET, NULL, 200);
-    expect_photo(t, PP_GET, "bytes=0-3", 206);
-    expect_photo(t, PP_GET, "bytes=4-", 206);
-    expect_photo(t, PP_GET, "bytes=99-", 416);
-    expect_photo(t, PP_HEAD, NULL, 200);
-    t->if_none_match = etag;
-    expect_photo(t, PP_GET, NULL, 304);
-    pp_api_drain(t->api);
-    pp_test_until(t->loop, views_are_asked, &counters, 1000);
-    assert_int_equal(counters.asked->n, 1);
-    assert_int_equal(counters.asked->by[0], 2);
-    assert_memory_equal(counters.asked->keys[0], "photo:", 6);
-    assert_string_equal(counters.asked->keys[0] + 6, photo_path + strlen("/v1/photos/"));
-    pp_req_end(&counters.asked->req, PP_OK);
-    t->options.counters = NULL;
-    api_restart(t, PP_ROLE_API);
-}
-
 /* With keys, a cache that several callers share must not keep a photo. */
 static void photos_are_private_with_keys(void **state)
 {
@@ -989,7 +936,6 @@ int main(void)
         TEST(lists_in_pages),
         TEST(photo_bytes),
         TEST(photo_in_pieces),
-        TEST(views_of_photos),
         TEST(photos_are_private_with_keys),
         TEST(photo_not_modified),
         TEST(photo_ranges),
