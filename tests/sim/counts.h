@@ -7,9 +7,9 @@
  *    so does each sum in the cache
  *
  * A caller repeats an increment with its token, at any process, until it is answered. New counters
- * come all the time, also while the store is away. Days are of two months. The cache never loses its data:
- * what is pending is nowhere else. The embedded process has no cache of counters, and nobody increments
- * there. */
+ * come all the time, also while the store is away. Days are of two months. The cache never loses
+ * its data: what is pending is nowhere else. The embedded process has no cache of counters, and
+ * nobody increments there. */
 #ifndef PP_SIM_COUNTS_H
 #define PP_SIM_COUNTS_H
 
