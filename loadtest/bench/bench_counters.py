@@ -30,6 +30,7 @@ LATE_MS = 5
 SKEW = math.log(0.2) / math.log(0.8)  # a fifth of the counters gets 80 % of the requests
 KEYS_OF_A_READ = 300  # while the cache is filled
 KEPT = 1000
+PREFIX = "{photopool:counters}:"
 DAY_AND_MORE = 25 * 3600
 
 
@@ -68,12 +69,15 @@ class Cache:
         self.redis = fleet.redis.wire
 
     def counters(self):
-        return sum(self.redis.run("HLEN", bucket) for bucket in self.redis.keys("{photopool:counters}:b:*"))
+        return sum(self.redis.run("HLEN", bucket) for bucket in self.redis.keys(PREFIX + "b:*"))
 
     def bytes(self):
+        """Returns the memory of Redis without the keys of others, such as the filter of known photos."""
         while self.redis.info("persistence")["aof_rewrite_in_progress"] not in ("0", 0):
             time.sleep(0.2)
-        return int(self.redis.info("memory")["used_memory"])
+        others = [key for key in self.redis.keys() if not key.startswith(PREFIX.encode())]
+        used = int(self.redis.info("memory")["used_memory"])
+        return used - sum(self.redis.run("MEMORY", "USAGE", key) or 0 for key in others)
 
 
 def fill(fleet, args):

@@ -150,7 +150,8 @@ static enum pp_err open_counters(struct sim_part *part)
     struct pp_pipeline *p = &part->p;
     enum pp_err err;
 
-    if (f->swarm.embedded || !(part->node->roles & (PP_ROLE_API | PP_ROLE_CRON)))
+    if (f->swarm.counts_every_ms == 0 || f->swarm.embedded ||
+        !(part->node->roles & (PP_ROLE_API | PP_ROLE_CRON)))
         return PP_OK;
     err = pp_memory_counter_cache_open(part->loop, f->counter_cache, &part->to_redis.line, &p->counter_cache);
     return err != PP_OK ? err

@@ -171,13 +171,14 @@ static void draw_host_places(struct sim_swarm *s)
     s->host_places = pp_rng_below(&r, 5) == 0 ? between(&r, 1, 8) : 0;
 }
 
-/* Most fleets count. These draws have random numbers of their own. */
+/* In some fleets callers count. This draw has random numbers of its own, and in other fleets no part
+ * of counters runs. */
 static void draw_counts(struct sim_swarm *s)
 {
     struct pp_rng r;
 
     pp_rng_seed(&r, s->seed ^ UINT64_C(0x636f756e7473));
-    s->counts_every_ms = !s->embedded && pp_rng_below(&r, 3) > 0 ? between(&r, 300, 5000) : 0;
+    s->counts_every_ms = !s->embedded && pp_rng_below(&r, 6) == 0 ? between(&r, 300, 2000) : 0;
 }
 
 struct sim_swarm sim_swarm_draw(uint64_t seed, int64_t busy_ms)
