@@ -171,8 +171,8 @@ static void draw_host_places(struct sim_swarm *s)
     s->host_places = pp_rng_below(&r, 5) == 0 ? between(&r, 1, 8) : 0;
 }
 
-/* In some fleets callers count. This draw has random numbers of its own, and in other fleets no part
- * of counters runs. */
+/* In some fleets callers count. This draw has random numbers of its own, and in other fleets no
+ * part of counters runs. */
 static void draw_counts(struct sim_swarm *s)
 {
     struct pp_rng r;
