@@ -96,7 +96,8 @@ static void draw_keys(struct sim_counts *s, char names[ROWS][NAME_BYTES], const 
     uint64_t first = s->requests / OF_A_COUNTER + pp_rng_below(&s->rng, NEAR);
 
     for (unsigned i = 0; i < ROWS; i++) {
-        snprintf(names[i], NAME_BYTES, "view:7:ad-%llu", (unsigned long long)(first + 2 * i));
+        uint64_t number = first + 2 * (uint64_t)i;
+        snprintf(names[i], NAME_BYTES, "view:7:ad-%llu", (unsigned long long)number);
         keys[i] = names[i];
     }
 }
