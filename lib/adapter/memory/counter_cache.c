@@ -520,3 +520,12 @@ void pp_memory_counter_cache_free(struct pp_memory_counter_cache *s)
     pp_memory_counter_cache_forget(s);
     free(s);
 }
+
+void pp_memory_counter_cache_each(const struct pp_memory_counter_cache *s,
+                                  void (*cb)(void *data, const char *key, int64_t sum, bool pending),
+                                  void *data)
+{
+    for (const struct counter *c = s->counters; c; c = c->hh.next)
+        cb(data, c->key, c->cached ? c->sum : PP_COUNTER_UNKNOWN,
+           c->pending.n + c->processing.n > 0 || c->removed || c->removing);
+}
