@@ -127,10 +127,12 @@ static const char *host_of(const struct pp_transfer *t)
     return t->hop_host[0] ? t->hop_host : t->task->domain;
 }
 
+/* A transfer counts once for a host: the leader lets tasks out to a half-open host, not requests, so
+ * a redirect within the host must not look like a second one that has ended. */
 static void learn_host(struct pp_settler *settler, const struct pp_transfer *t)
 {
     pp_hosts_answered(settler->o.hosts, host_of(t), t->outcome.code, t->outcome.ms);
-    if (t->hop_host[0]) /* the task's own host answered, with a redirect */
+    if (t->hop_host[0] && strcmp(t->hop_host, t->task->domain) != 0) /* its own host has redirected it */
         pp_hosts_redirected(settler->o.hosts, t->task->domain, t->outcome.ms);
     if (t->slowed)
         pp_hosts_slow(settler->o.hosts, host_of(t), t->retry_after_ms);
