@@ -37,6 +37,7 @@ int pp_cmd_cancel(int argc, char **argv);
 int pp_cmd_events(int argc, char **argv);
 int pp_cmd_webhooks(int argc, char **argv);
 
+int pp_cmd_photo(int argc, char **argv);
 int pp_cmd_explain(int argc, char **argv);
 int pp_cmd_clients(int argc, char **argv);
 int pp_cmd_limits(int argc, char **argv);

@@ -31,6 +31,7 @@ const struct pp_command pp_commands[] = {
     {"webhooks", "list|add|test|replay|...", "endpoints that get each result by POST", pp_cmd_webhooks},
 
     {"Operation", NULL, NULL, NULL},
+    {"photo", "--client ID URL", "what is known of a photo, and its last attempts", pp_cmd_photo},
     {"explain", "--client ID URL", "what would happen to a photo now, and why", pp_cmd_explain},
     {"clients", "[--paused]", "the clients with settings of their own", pp_cmd_clients},
     {"limits", "CLIENT [--rpm N]", "show or change a client's limits", pp_cmd_limits},

@@ -51,6 +51,22 @@ struct pp_photo {
     const char *fail_detail;
 };
 
+/* The store keeps this many of a photo's attempts: the latest. */
+#define PP_ATTEMPTS_KEPT 10
+/* An address of IPv4 or IPv6 as a text has at most this many bytes, with its NUL. */
+#define PP_ADDRESS_MAX 46
+
+/* A transfer that was made for a photo and has ended. */
+struct pp_attempt {
+    int64_t at;           /* when it ended; 0: there is no attempt */
+    uint32_t ms;          /* how long it took, without time that this process made it wait */
+    uint16_t code;        /* why it failed; 0: it did not */
+    uint16_t http_status; /* of the last answer; 0: the last request got none */
+    uint8_t tier;
+    /* where the last request was sent, in the form of inet_ntop(); NULL: none was sent */
+    const char *address;
+};
+
 /* A photo of an item that is being planned. */
 struct pp_plan_photo {
     const char *url; /* the URL as the client gave it */
@@ -123,6 +139,9 @@ struct pp_settlement {
     const char *etag; /* if FINAL with an object: the validators that the host sent */
     const char *last_modified;
     bool ladder; /* if FINAL with FAILED: true if the photo's record shall count the failure */
+    /* The transfer that the worker has made under this claim; `at` 0: it has made none. The store
+     * adds it to the photo's attempts. */
+    struct pp_attempt attempt;
     /* The following fields are for RETRY and RELEASE. */
     uint8_t tier;          /* the tier in which the task waits */
     uint16_t last_code;    /* the code of the attempt that failed; 0: the task keeps what it has */

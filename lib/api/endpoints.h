@@ -19,6 +19,7 @@
     X(GET, "/v1/batches/{}/rejected", READ, PP_LIST, PP_PAGE, list_rejected)                              \
     X(POST, "/v1/batches/{}/replay", SUBMIT, PP_JSON | PP_OPTIONAL | PP_KEYED, "", replay_batch)          \
     X(GET, "/v1/items/{}/{}", READ, 0, "", get_item)                                                      \
+    X(GET, "/v1/photos", READ, 0, "client url ", find_photo)                                              \
     X(GET, "/v1/photos/{}", READ, 0, "", get_photo)                                                       \
     X(GET, "/v1/clients", READ, PP_LIST, PP_PAGE "q paused ", list_clients)                               \
     X(GET, "/v1/clients/{}", READ, 0, "", get_client)                                                     \

@@ -4,10 +4,8 @@
 
 #include "api/handler.h"
 #include "core/plan.h"
-#include "core/sniff.h"
 #include "core/target.h"
 #include "format/ids.h"
-#include "format/result.h"
 #include "photopool/code.h"
 #include "photopool/task_rules.h"
 #include "pipeline/claim/claim.h"
@@ -212,24 +210,6 @@ static void put_host(struct pp_call *call, const struct explain_state *s)
                       PP_TIME("slow_until", pp_shown_date(call, s->slow_until)));
 }
 
-static void put_ladder(struct pp_call *call, const struct explain_state *s)
-{
-    struct pp_buf *b = &call->out;
-    const struct pp_photo *photo = &s->photo.photo;
-    char code[PP_CODE_NAME_MAX];
-    int64_t retry_at = 0;
-
-    if (photo->fail_code == 0) {
-        pp_json_null(b, "ladder");
-        return;
-    }
-    bool skips = pp_ladder_skip(photo, call->o->params->ladder_max_ms, s->date, &retry_at);
-    PP_JSON_OBJECT(b, "ladder", PP_STR("code", pp_code_name(photo->fail_code, code)),
-                   PP_STR("detail", photo->fail_detail), PP_UINT("streak", photo->fail_streak),
-                   PP_UINT("skips", photo->skips), PP_TIME("failed_at", photo->failed_at),
-                   PP_TIME("retry_at", skips ? retry_at : 0));
-}
-
 static void put_route(struct pp_call *call, const struct explain_state *s)
 {
     struct pp_routes *routes = s->code ? NULL : call->o->routes;
@@ -239,19 +219,6 @@ static void put_route(struct pp_call *call, const struct explain_state *s)
     PP_JSON_OBJECT_IF(&call->out, "route", routes && pp_routes_get(routes, s->client, domain, &route),
                       PP_STR("domain", domain), pp_shown_tier(call, route.tier),
                       PP_NUM("mean_ms", pp_route_mean_ms(&route)), PP_UINT("samples", route.samples));
-}
-
-static void put_known(struct pp_buf *b, const struct pp_photo *photo)
-{
-    if (photo->object.type == PP_IMAGE_NONE) {
-        pp_json_null(b, "known");
-        return;
-    }
-    pp_json_begin(b, "known", '{');
-    pp_result_write_object(b, &photo->object);
-    PP_JSON_MEMBERS(b, PP_TIME("fetched_at", photo->fetched_at), PP_STR("etag", photo->etag),
-                    PP_STR("last_modified", photo->last_modified));
-    pp_json_end(b, '}');
 }
 
 static void send_answer(struct pp_call *call)
@@ -273,12 +240,10 @@ static void send_answer(struct pp_call *call)
                     PP_STR("code", s->code ? pp_code_name(s->code, code) : NULL));
     put_limit(call, s);
     put_host(call, s);
-    put_ladder(call, s);
+    pp_put_ladder(call, &p->photo);
     put_route(call, s);
-    put_known(b, &p->photo);
-    PP_JSON_OBJECT_IF(b, "task", p->open, PP_STR("state", p->claimed ? "claimed" : "waiting"),
-                      pp_shown_tier(call, p->tier), PP_UINT("attempts", p->attempts),
-                      PP_UINT("losses", p->losses), PP_TIME("due_at", pp_shown_date(call, p->due_ms)));
+    pp_put_known(call, &p->photo);
+    pp_put_task(call, p);
     PP_JSON_MEMBERS(b, PP_UINT_IF("attempts", p->open, p->attempts), PP_BOOL("unserved", s->unserved));
     pp_json_end(b, '}');
     pp_call_json(call, 200);

@@ -118,5 +118,11 @@ int64_t pp_age_of_wall(const struct pp_call *call, int64_t wall_ms);
 /* Converts a steady wall time (due times, waits) to the date that callers read. 0, no time, stays.
  */
 int64_t pp_shown_date(const struct pp_call *call, int64_t wall_ms);
+/* Write members about a photo; null if there is nothing to say. pp_put_known(): "known", its bytes,
+ * when they were fetched, and their validators. pp_put_ladder(): "ladder", the failures in a row
+ * that imports are answered with. pp_put_task(): "task", what is to be fetched. */
+void pp_put_known(struct pp_call *call, const struct pp_photo *photo);
+void pp_put_ladder(struct pp_call *call, const struct pp_photo *photo);
+void pp_put_task(struct pp_call *call, const struct pp_store_photo *photo);
 
 #endif

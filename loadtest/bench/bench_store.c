@@ -164,6 +164,11 @@ static uint64_t claim_and_settle(struct bench *b, uint64_t round, struct lap *cl
             x->outcome.detail = "img.shop.example answered 404 Not Found";
             x->ladder = true;
         }
+        x->attempt = (struct pp_attempt){.at = s.date_ms,
+                                         .ms = 120,
+                                         .code = x->outcome.code,
+                                         .http_status = x->outcome.code ? x->outcome.code : 200,
+                                         .address = "192.0.2.117"};
     }
     if (s.n) {
         t = now();

@@ -250,6 +250,12 @@ struct pp_settlement sk_settlement(const struct pp_task *t, enum pp_outcome_kind
         s.etag = "\"e1\"";
         s.last_modified = "Sat, 21 Nov 2026 10:00:00 GMT";
     }
+    s.attempt = (struct pp_attempt){.at = 1234567,
+                                    .ms = 120,
+                                    .code = s.outcome.code,
+                                    .http_status = s.outcome.code ? s.outcome.code : 200,
+                                    .tier = t->tier,
+                                    .address = "192.0.2.7"};
     return s;
 }
 

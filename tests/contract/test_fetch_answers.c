@@ -151,6 +151,11 @@ static void check_answer(struct fetch_kit *k, size_t i)
     if (a->retry_after_ms != 0)
         assert_int_equal(g.t.retry_after_ms, a->retry_after_ms);
     assert_int_equal(g.t.slowed, a->code == 429 || a->code == 503);
+    assert_string_equal(g.t.address, "127.0.0.1");
+    if (a->code >= 400)
+        assert_int_equal(g.t.http_status, a->code);
+    if (a->code == PP_CODE_FIRST_BYTE_TIMEOUT)
+        assert_int_equal(g.t.http_status, 0);
 }
 
 static void every_answer_has_its_code(void **state)

@@ -142,6 +142,8 @@ static void denied_targets_are_not_connected_to(void **state)
         struct run_get g;
         go(s, &g, denied[i]);
         run_expect(&g, denied[i], PP_CODE_REDIRECT_DENIED);
+        assert_int_equal(g.t.http_status / 100, 3);
+        assert_string_equal(g.t.address, "127.0.0.1");
         assert_int_equal(g.sents, 1);
         assert_int_equal(s->n, 1);
     }
@@ -179,6 +181,7 @@ static void allowed_targets_are_followed(void **state)
         assert_int_equal(g.hops, 1);
         assert_int_equal(g.sents, 2);
         assert_int_equal(g.t.outcome.object.width, 30);
+        assert_int_equal(g.t.http_status, 200);
         assert_null(strstr(s->heads[1], "\r\nX-Evil"));
     }
     assert_int_equal(fetch_kit_objects(&s->k), 1);

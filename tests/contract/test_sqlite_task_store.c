@@ -133,8 +133,13 @@ static void an_older_schema(void **state)
                       "INSERT INTO batches VALUES(2, 'b_1', 1, 0, 1, 0, 1, 5, 6, 2, 0, 3, 4, NULL);"
                       "INSERT INTO items VALUES(3, 1, 'a', 1, 2, 0, 1, 0, 5, 6, 7, NULL);"
                       "INSERT INTO items VALUES(4, 1, 'b', 1, 2, 1, 0, 0, 5, 0, 0, NULL);"
+                      "INSERT INTO photos(num, client, key) VALUES(5, 1, zeroblob(16));"
                       "UPDATE state SET mark=100; PRAGMA user_version=1");
     assert_int_equal(open_store(k->loop, k->place, &k->store), PP_OK);
+    struct pp_store_photo photo = {.client = "c"}; /* its key is zero */
+    KIT_OK(k, photo, &photo);
+    assert_true(photo.named);
+    assert_int_equal(photo.n_ended, 0);
     struct pp_store_outbox r = {.limit = 10};
     KIT_OK(k, outbox, &r);
     assert_int_equal(r.n, 1);
@@ -276,6 +281,7 @@ static void photos_get_canonical_keys(void **state)
     run_sql(k->place, "DROP INDEX tasks_host; ALTER TABLE tasks DROP COLUMN own;"
                       "ALTER TABLE tasks DROP COLUMN until; ALTER TABLE tasks DROP COLUMN code;"
                       "DROP INDEX photos_failed; ALTER TABLE photos DROP COLUMN failed;"
+                      "ALTER TABLE photos DROP COLUMN tried;"
                       "ALTER TABLE state DROP COLUMN rekey; PRAGMA user_version=4");
     assert_int_equal(open_store(k->loop, k->place, &k->store), PP_OK);
     k->store->ops->close(k->store);

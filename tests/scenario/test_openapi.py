@@ -463,6 +463,14 @@ def operators(r):
         url = f"http://{host}/" if ":" in host else r.url(host)
         same(api("explain", query=[("client", "42"), ("url", url)])["would"], would, url)
     api("explain", query=[("client", "42")], due=400, code="bad_parameter")
+    for host, status in (("a", 200), ("gone", 404)):
+        photo = api("findPhoto", query=[("client", "42"), ("url", r.url(host))])
+        attempt = photo["attempts"][-1]
+        same((attempt["http_status"], attempt["code"]), (status, None if status == 200 else "http_404"), f"the last attempt of {host}")
+        check(attempt["address"] and bool(photo["known"]) == (status == 200), f"what is known of {host}: {photo}")
+    api("findPhoto", query=[("client", "42"), ("url", r.url("never"))], due=404)
+    api("findPhoto", query=[("client", "42"), ("url", "x:")], due=400, code="bad_parameter")
+    api("findPhoto", query=[("client", "43"), ("url", "x")], key="bound", due=404)
     api("explain", query=[("client", "43"), ("url", "x")], key="bound", due=404)
     wait_until(lambda: api("listRoutes")["routes"], 30, "a route is learned")
     api("listRoutes", query=[("client", "42"), ("domain", "a.example"), ("limit", 1)])

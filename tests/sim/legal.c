@@ -94,6 +94,27 @@ static bool is_legal(const struct photo *p, const struct pp_memory_task_change *
            (c->from == PP_TASK_STATE_COUNT ? c->handle > p->handle : c->handle == p->handle);
 }
 
+/* Reports a photo that was fetched without an attempt that says so, and an attempt of a task that
+ * has taken another one's outcome. */
+static void check_attempt(struct sim_legal *l, const struct pp_memory_task_change *c)
+{
+    const struct pp_settlement *s = c->by_worker ? c->by : NULL;
+    char text[200];
+
+    if (!s || s->kind != PP_SETTLE_FINAL)
+        return;
+    bool fetched = s->outcome.object.type != 0 && !s->outcome.shared;
+    bool fits = fetched ? s->attempt.at > 0 && s->attempt.code == 0 && s->attempt.address
+                        : !s->outcome.shared || s->attempt.at == 0;
+    if (fits)
+        return;
+    snprintf(text, sizeof text,
+             "client %s: task %llu has the outcome %d, and an attempt at %lld with code %u to %s", c->client,
+             (unsigned long long)c->handle, (int)s->outcome.kind, (long long)s->attempt.at,
+             (unsigned)s->attempt.code, or_nobody(s->attempt.address));
+    sim_judge_report(l->f->judge, "tried", &(struct sim_about){.client = c->client}, text);
+}
+
 static void on_task(void *data, const struct pp_memory_task_change *c)
 {
     struct sim_legal *l = data;
@@ -120,6 +141,7 @@ static void on_task(void *data, const struct pp_memory_task_change *c)
                  state_name(p->state), (unsigned)p->epoch, or_nobody(p->worker));
         sim_judge_report(l->f->judge, "I9", &about, text);
     }
+    check_attempt(l, c);
     sim_common_task(l->f->common, c);
     l->by = c->by_worker;
     l->tasks += is_open(c->to);

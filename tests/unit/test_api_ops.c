@@ -122,6 +122,7 @@ static void scopes(void **state)
         {PP_DELETE, "/v1/ladder?client=43", NULL, {401, 403, 403, 200, 403, 404, 403}},
         {PP_GET, "/v1/routes", NULL, {401, 403, 200, 403, 200, 403, 200}},
         {PP_GET, "/v1/explain?client=42&url=u", NULL, {401, 403, 200, 403, 200, 403, 404}},
+        {PP_GET, "/v1/photos?client=42&url=http%3A%2F%2Fu", NULL, {401, 403, 200, 403, 200, 403, 404}},
         {PP_GET, "/v1/workers", NULL, {401, 403, 200, 403, 403, 403, 403}},
         {PP_POST, "/v1/workers/drain", "{\"worker\":null}", {401, 403, 403, 202, 403, 403, 403}},
         {PP_GET, "/v1/hosts", NULL, {401, 403, 200, 403, 403, 403, 403}},
@@ -142,6 +143,7 @@ static void scopes(void **state)
 
     use_keys(t, keys);
     t->store.batches[t->store.n_batches++] = (struct pp_batch){.id = ID, .client = "42"};
+    t->store.photo.named = true;
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         for (size_t k = 0; k < 7; k++) {
             t->authorization = names[k];
@@ -751,6 +753,7 @@ static void openapi(void **state)
         {"/v1/batches/{id}/rejected", "get"},
         {"/v1/batches/{id}/replay", "post"},
         {"/v1/items/{client}/{item}", "get"},
+        {"/v1/photos", "get"},
         {"/v1/photos/{sha256}", "get"},
         {"/v1/clients", "get"},
         {"/v1/clients/{id}", "get put patch"},

@@ -59,6 +59,12 @@ struct sample {
     "{\"client\":\"42\",\"rpm\":600,\"concurrency\":16,\"weight\":1,\"paused\":false,\"headers\":{\"A\":" \
     "\"b\"}}"
 
+#define KNOWN_PHOTO                                                                                         \
+    "{\"client\":\"42\",\"url\":\"http://h/1\",\"known\":null,\"ladder\":null,\"task\":null,\"attempts\":[" \
+    "{\"at\":\"2026-11-20T10:00:01.000Z\",\"tier\":1.0,\"code\":\"first_byte_timeout\",\"ms\":1000,"        \
+    "\"address\":\"2001:db8:1111:2222:3333:4444:5555:6666\",\"http_status\":null},"                         \
+    "{\"at\":\"2026-11-20T10:00:12.000Z\",\"tier\":5.0,\"code\":null,\"ms\":2140,"                          \
+    "\"address\":\"192.0.2.7\",\"http_status\":200}]}"
 #define UNSET_CLIENT                                                                                   \
     "{\"client\":\"42\",\"rpm\":600,\"concurrency\":null,\"weight\":1,\"paused\":true,\"headers\":{}," \
     "\"defaults\":[\"rpm\",\"weight\"]}"
@@ -365,6 +371,35 @@ static const struct sample samples[] = {
          "photopool: there is no batch (not_found, HTTP 404); check the id, and whose key this is: others' "
          "things are not shown\n"},
 
+    {"a photo on a terminal",
+     pp_cmd_photo,
+     {"photo", "--client", "42", "http://h/1"},
+     {{200, NULL, KNOWN_PHOTO}},
+     .width = 80,
+     .out = "task    -\r\n",
+     .request = {"GET /v1/photos?client=42&url=http%3A%2F%2Fh%2F1"}},
+    {"the attempts of a photo",
+     pp_cmd_photo,
+     {"photo", "42", "http://h/1", "--table"},
+     {{200, NULL, KNOWN_PHOTO}},
+     .out = "2026-11-20 10:00:12     5  2140  ok                     200  192.0.2.7\n",
+     .request = {"GET /v1/photos?client=42&url=http%3A%2F%2Fh%2F1"}},
+    {"a photo, piped",
+     pp_cmd_photo,
+     {"photo", "42", "http://h/1"},
+     {{200, NULL, KNOWN_PHOTO}},
+     .out = "\"attempts\":[{"},
+    {"a photo without attempts",
+     pp_cmd_photo,
+     {"photo", "42", "http://h/1", "--table"},
+     {{200, NULL, "{\"client\":\"42\",\"attempts\":[]}"}},
+     .out = "no attempts\n"},
+    {"whose photo", pp_cmd_photo, {"photo", "http://h/1"}, .code = 2, .err = "--client is missing"},
+    {"whose photo, twice",
+     pp_cmd_photo,
+     {"photo", "--client", "42", "43", "http://h/1"},
+     .code = 2,
+     .err = "named twice: --client 42 and 43"},
     {"explain",
      pp_cmd_explain,
      {"explain", "--client", "42", "http://h/a b&c"},
@@ -787,7 +822,8 @@ static void every_command_has_its_help(void **state)
                {"webhooks", pp_cmd_webhooks}, {"hosts", pp_cmd_hosts},
                {"breaker", pp_cmd_breaker},   {"clients", pp_cmd_clients},
                {"item", pp_cmd_item},         {"cancel", pp_cmd_cancel},
-               {"errors", pp_cmd_errors},     {"completion", pp_cmd_completion}};
+               {"errors", pp_cmd_errors},     {"completion", pp_cmd_completion},
+               {"photo", pp_cmd_photo}};
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         struct cli_run r;

@@ -103,9 +103,55 @@ static void unpacked_as_packed(void **state)
     }
 }
 
+static void attempts(void **state)
+{
+    static const char due[] = "0807060504030201"
+                              "14131211"
+                              "9401"
+                              "9301"
+                              "02"
+                              "04"
+                              "c0000207000000000000000000000000";
+    const struct pp_attempt first = {.at = 0x0102030405060708,
+                                     .ms = 0x11121314,
+                                     .code = 404,
+                                     .http_status = 403,
+                                     .tier = 2,
+                                     .address = "192.0.2.7"};
+    const struct pp_attempt others[] = {
+        {.at = 1, .address = "2001:db8::7"}, {.at = 2}, {.at = 3, .address = "?"}};
+    struct pp_attempt *back;
+    struct pp_arena arena;
+    struct pp_buf b;
+    char hex[2 * PP_PACKED_ATTEMPT + 1];
+    uint32_t n;
+    (void)state;
+    pp_buf_init(&b, 1 << 10);
+    pp_arena_init(&arena, 0);
+    pp_pack_attempt(&b, &first);
+    assert_int_equal(b.n, PP_PACKED_ATTEMPT);
+    pp_hex(hex, (const uint8_t *)b.p, b.n);
+    assert_string_equal(hex, due);
+    for (size_t i = 0; i < 3; i++)
+        pp_pack_attempt(&b, &others[i]);
+    assert_int_equal(pp_unpack_attempts(packed(&b, b.n), &arena, &back, &n), PP_OK);
+    assert_int_equal(n, 4);
+    assert_string_equal(back[0].address, "192.0.2.7");
+    assert_int_equal(back[0].http_status, 403);
+    assert_string_equal(back[1].address, "2001:db8::7");
+    assert_null(back[2].address);
+    assert_null(back[3].address);
+    assert_int_equal(back[3].at, 3);
+    assert_int_equal(pp_unpack_attempts(packed(&b, 0), &arena, &back, &n), PP_OK);
+    assert_int_equal(n, 0);
+    assert_int_equal(pp_unpack_attempts(packed(&b, b.n - 1), &arena, &back, &n), PP_ECORRUPT);
+    pp_arena_fini(&arena);
+    pp_buf_fini(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(bytes_are_these),
-                                       cmocka_unit_test(unpacked_as_packed)};
+                                       cmocka_unit_test(unpacked_as_packed), cmocka_unit_test(attempts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

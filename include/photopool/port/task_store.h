@@ -145,7 +145,8 @@ struct pp_batch_delta {
 };
 
 /* Ends claims. FINAL deletes the task, writes the photo's record (object and validators, or with
- * `ladder` the failure: streak + 1, skips 0), and gives every waiter the outcome. The caller, not
+ * `ladder` the failure: streak + 1, skips 0), and gives every waiter the outcome. A settlement of
+ * any kind adds its attempt to the last attempts of the photo, unless it is stale. The caller, not
  * the store, turns STORED into UNCHANGED when the object equals the previous one. Repeating is
  * safe: the second time, the store reports the settlement as stale. PP_EINVAL:
  * pp_settlements_valid() is false. */
@@ -413,12 +414,16 @@ struct pp_store_item { /* reads the newest revision of an item; PP_ENOTFOUND */
     struct pp_item item; /* out: the item that was read */
 };
 
-struct pp_store_photo { /* reads a photo's record and its open task, for explain */
+struct pp_store_photo { /* reads what is known of a photo: its record, its open task, its attempts */
     struct pp_req req;
     const char *client;
     struct pp_key key;
+    bool named;            /* out: the photo has had a task; if false, all other fields are zero */
     struct pp_photo photo; /* out: the photo's record */
-    bool open, claimed;    /* out: a task exists; a worker has claimed it */
+    /* out: the last attempts, over all imports, earliest first; at most PP_ATTEMPTS_KEPT */
+    struct pp_attempt *ended;
+    uint32_t n_ended;
+    bool open, claimed; /* out: a task exists; a worker has claimed it */
     uint8_t tier, losses;
     uint16_t last_code; /* the code of the last failed attempt; 0: none */
     uint32_t attempts;

@@ -94,7 +94,7 @@ static bool copy_settlement(struct pp_arena *a, struct pp_settlement *s)
                              .tier = s->task->tier};
     s->task = task;
     return text(a, &task->client) && maybe(a, &s->outcome.detail) && maybe(a, &s->etag) &&
-           maybe(a, &s->last_modified);
+           maybe(a, &s->last_modified) && maybe(a, &s->attempt.address);
 }
 
 bool pp_ms_copy_settle(struct pp_store_settle *r, struct pp_arena *a)

@@ -68,6 +68,11 @@ struct pp_ms_object { /* bytes that some photos of a client have */
     struct pp_object object;
 };
 
+struct pp_ms_attempt {
+    struct pp_attempt attempt; /* its address is unused */
+    char address[PP_ADDRESS_MAX];
+};
+
 struct pp_ms_photo {
     UT_hash_handle hh;
     struct pp_ms_client *client;
@@ -77,6 +82,8 @@ struct pp_ms_photo {
     uint32_t epoch;                 /* number of claims so far; it never goes back */
     struct pp_ms_domain *failed_at; /* the host of the failure in the record; NULL: not known */
     struct pp_photo record;         /* its texts are counted */
+    struct pp_ms_attempt *ended;    /* its last attempts, earliest first */
+    uint32_t n_ended;
 };
 
 struct pp_ms_task {

@@ -31,12 +31,29 @@ enum pp_err pp_ms_run_lookup(struct pp_memory_store *s, struct pp_store_lookup *
     return PP_OK;
 }
 
+static bool read_attempts(struct pp_store_photo *r, const struct pp_ms_photo *photo)
+{
+    r->ended = pp_arena_array(r->req.arena, photo->n_ended, sizeof *r->ended);
+    for (uint32_t i = 0; r->ended && i < photo->n_ended; i++) {
+        const struct pp_ms_attempt *from = &photo->ended[i];
+        r->ended[i] = from->attempt;
+        r->ended[i].address = from->address[0] ? pp_arena_strdup(r->req.arena, from->address) : NULL;
+        if (from->address[0] && !r->ended[i].address)
+            return false;
+    }
+    r->n_ended = photo->n_ended;
+    return r->ended;
+}
+
 enum pp_err pp_ms_run_photo(struct pp_memory_store *s, struct pp_store_photo *r)
 {
     struct pp_ms_client *c = pp_ms_client(s, r->client, false);
     const struct pp_ms_photo *photo = c ? pp_ms_photo(c, &r->key, false) : NULL;
     const struct pp_ms_task *t = photo ? photo->task : NULL;
+    r->named = photo;
     r->photo = (struct pp_photo){0};
+    r->ended = NULL;
+    r->n_ended = 0;
     r->open = t;
     r->claimed = t && t->state == PP_TASK_CLAIMED;
     r->tier = t ? t->tier : 0;
@@ -45,7 +62,10 @@ enum pp_err pp_ms_run_photo(struct pp_memory_store *s, struct pp_store_photo *r)
     r->last_code = t ? t->last_code : 0;
     r->due_ms = t ? pp_ms_our_time(&r->req, t->times.due_ms) : 0;
     r->wait_until_ms = t ? pp_ms_our_time_or_0(&r->req, t->times.wait_until_ms) : 0;
-    return !photo || read_record(r->req.arena, &photo->record, &r->photo) ? PP_OK : PP_ENOMEM;
+    if (!photo)
+        return PP_OK;
+    return read_record(r->req.arena, &photo->record, &r->photo) && read_attempts(r, photo) ? PP_OK
+                                                                                           : PP_ENOMEM;
 }
 
 /* Asks each client in turn: an object belongs to a client, and the request may be for any. */

@@ -172,6 +172,7 @@ void pp_ms_batch_free(struct pp_memory_store *s, struct pp_ms_batch *b)
 static void free_photo(struct pp_ms_client *c, struct pp_ms_photo *photo)
 {
     pp_ms_record_drop(&photo->record);
+    free(photo->ended);
     DROP(c->photos, photo);
 }
 

@@ -2,6 +2,7 @@
  *
  * A settlement is a compare-and-set on (task, worker, epoch). A FINAL one writes the photo's record
  * and gives every waiter the outcome, and then the task is deleted. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,11 +116,29 @@ static struct pp_ms_task *find_held(struct pp_memory_store *s, const struct pp_s
     return held ? t : NULL;
 }
 
-static bool settle_one(struct pp_memory_store *s, const struct pp_store_settle *r, struct pp_ms_task *t,
-                       const struct pp_settlement *from)
+/* Makes room for one more attempt of the photo. */
+static bool reserve_attempt(struct pp_ms_photo *photo)
 {
-    if (from->kind == PP_SETTLE_FINAL)
-        return settle_final(s, t, from, r->date_ms);
+    if (photo->n_ended == PP_ATTEMPTS_KEPT)
+        return true;
+    struct pp_ms_attempt *ended = realloc(photo->ended, (photo->n_ended + 1) * sizeof *ended);
+    if (ended)
+        photo->ended = ended;
+    return ended;
+}
+
+static void add_attempt(struct pp_ms_photo *photo, const struct pp_attempt *attempt)
+{
+    if (photo->n_ended == PP_ATTEMPTS_KEPT)
+        memmove(photo->ended, photo->ended + 1, --photo->n_ended * sizeof *photo->ended);
+    struct pp_ms_attempt *to = &photo->ended[photo->n_ended++];
+    *to = (struct pp_ms_attempt){.attempt = *attempt};
+    snprintf(to->address, sizeof to->address, "%s", attempt->address ? attempt->address : "");
+}
+
+static void settle_back(struct pp_memory_store *s, const struct pp_store_settle *r, struct pp_ms_task *t,
+                        const struct pp_settlement *from)
+{
     t->tier = from->tier;
     t->queue = pp_queue_of(from->tier, t->losses);
     t->times = pp_task_times_of(pp_ms_server_time(&r->req, from->due_ms),
@@ -128,6 +147,21 @@ static bool settle_one(struct pp_memory_store *s, const struct pp_store_settle *
     t->last_code = from->last_code ? from->last_code : t->last_code;
     t->attempts -= from->kind == PP_SETTLE_RELEASE;
     pp_ms_task_back(s, t, pp_settlement_event(from));
+}
+
+static bool settle_one(struct pp_memory_store *s, const struct pp_store_settle *r, struct pp_ms_task *t,
+                       const struct pp_settlement *from)
+{
+    struct pp_ms_photo *photo = t->photo;
+    bool made = from->attempt.at != 0;
+    if (made && !reserve_attempt(photo))
+        return false;
+    if (from->kind != PP_SETTLE_FINAL)
+        settle_back(s, r, t, from);
+    else if (!settle_final(s, t, from, r->date_ms))
+        return false;
+    if (made)
+        add_attempt(photo, &from->attempt);
     return true;
 }
 

@@ -71,7 +71,7 @@ enum { PP_MG_WAITING = 1, PP_MG_CLAIMED = 2, PP_MG_SETTLED = 3 };
 _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 2 && PP_ITEM_FAILED == 3 &&
                    PP_OUTCOME_OPEN == 0 && PP_OUTCOME_STORED == 1 && PP_OUTCOME_UNCHANGED == 2 &&
                    PP_OUTCOME_SKIPPED == 3 && PP_OUTCOME_FAILED == 4 && PP_OUTCOME_CANCELLED == 5 &&
-                   PP_QUEUE_SUSPECT == 8,
+                   PP_QUEUE_SUSPECT == 8 && PP_ATTEMPTS_KEPT == 10,
                "the numbers in the templates");
 
 /* --- pieces shared by several rows --- */
@@ -81,14 +81,17 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
     "'t': {'s': 1, 'q': '?tier:d', 'h': '?hash:i', 'due': '?due:f', 'g': '?second:i', 'u': '?url:B',"    \
     " 'd': '?domain:s?', 'al': '?always:y', 'cd': '?conditional:y', 'tier': '?tier:d', 'at': 0, 'l': 0," \
     " 'cr': '?now:i', 'pk': '?own:I', 'wu': '?wait:I'}"
-/* MG_HELD and MG_LAPSED match a claimed task; MG_BACK turns it into a waiting one. */
+/* MG_HELD and MG_LAPSED match a claimed task; MG_BACK turns it into a waiting one, and changes
+ * `more`. */
 #define MG_HELD   "'_id': '?key:k', 'c': '?client:s', 't.s': 2, 't.w': '?worker:s', 't.n': '?handle:i'"
 #define MG_LAPSED "{'_id': '?key:k', 'c': '?client:s', 't.s': 2, 't.n': '?claim:i', 't.lu': '?lease:i'}"
-#define MG_BACK                                                                                          \
+#define MG_BACK(more)                                                                                    \
     "{'$set': {'t.s': 1, 't.q': '?queue:d', 't.tier': '?tier:d', 't.due': '?due:i', 't.g': '?second:i'," \
     " 't.l': '?losses:d', 't.n': '?nonce:i', 't.pk': '?own:I', 't.wu': '?wait:I', 't.lc': '?code:I'},"   \
     " '$inc': {'t.at': '?attempts:I'},"                                                                  \
-    " '$unset': {'t.w': 1, 't.lu': 1, 't.pk': '?no_own:y', 't.wu': '?no_wait:y'}}"
+    " '$unset': {'t.w': 1, 't.lu': 1, 't.pk': '?no_own:y', 't.wu': '?no_wait:y'}" more "}"
+/* Adds an attempt, a PART ATTEMPT, to the last ones of a photo. */
+#define MG_TRIED   ", '$push': {'a': '?tried:D?'}"
 #define MG_SETTLED "'t.s': 3, 't.n': '?nonce:i', 't.lu': '?until:i', 't.x': '?outcome:X'"
 #define MG_UNTRIED "'c': '?client:s', 't.s': 1, 't.q': {'$lt': 8}, 't.d': '?domain:s', 't.at': 0"
 /* The waiting tasks of a client on a host. */
@@ -102,8 +105,9 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
 /* Sets t.g as pp_mg_second_back() does. */
 #define MG_SECOND_BACK "{'$set': {'t.g': {'$toLong': {'$ceil': {'$divide': ['$t.due', 1024]}}}}}"
 /* Matches the tasks that a want may take: in its own hash range or, without from and to, in all. */
-#define MG_WANT        "'c': '?client:s', 't.s': 1, 't.q': '?queue:d', 't.h': {'$gte': '?from:I', '$lte': '?to:I'}"
-#define MG_WANT_STAGES "{'$match': {" MG_WANT "}}, {'$sort': {'t.g': 1}}, {'$limit': '?limit:i'}"
+#define MG_WANT "'c': '?client:s', 't.s': 1, 't.q': '?queue:d', 't.h': {'$gte': '?from:I', '$lte': '?to:I'}"
+#define MG_WANT_STAGES \
+    "{'$match': {" MG_WANT "}}, {'$sort': {'t.g': 1}}, {'$limit': '?limit:i'}, {'$unset': 'a'}"
 /* Gives the photos of an item the key ?key instead of ?was. */
 #define MG_REKEYED                                                                              \
     "'ph': {'$map': {'input': '$ph', 'as': 'p', 'in': {'$cond': [{'$eq': ['$$p.k', '?was:k']}," \
@@ -162,7 +166,8 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
 
 #define PP_MG_COMMANDS(X)                                                                                    \
     /* photos and tasks */                                                                                   \
-    X(LOOKUP, FIND, PHOTOS, "_id_", "{" MG_THESE_PHOTOS "}", "", "'projection': {'c': 0, 'e': 0, 't': 0}")   \
+    X(LOOKUP, FIND, PHOTOS, "_id_", "{" MG_THESE_PHOTOS "}", "",                                             \
+      "'projection': {'c': 0, 'e': 0, 't': 0, 'a': 0}")                                                      \
     X(PHOTO_KEYS, FIND, PHOTOS, "_id_", "{'_id': {'$gt': '?after:k'}}", "",                                  \
       "'sort': {'_id': 1}, 'limit': '?limit:i', 'projection': {'_id': 1}")                                   \
     X(PHOTO, FIND, PHOTOS, "", "{'c': '?client:s', '_id': '?key:k'}")                                        \
@@ -240,7 +245,8 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
       "", "'allowDiskUse': true")                                                                            \
     X(CLAIMED_COUNT, COMMAND, PHOTOS, "", "{'count': 'photos', 'query': {'t.s': 2}, 'hint': 'claimed'}")     \
     /* claiming: CLAIM_WANT serves a single want; several wants use CLAIM_STAGES and CLAIM_BRANCH */         \
-    X(CLAIM_WANT, FIND, PHOTOS, "claim", "{" MG_WANT "}", "", "'sort': {'t.g': 1}, 'limit': '?limit:i'")     \
+    X(CLAIM_WANT, FIND, PHOTOS, "claim", "{" MG_WANT "}", "",                                                \
+      "'sort': {'t.g': 1}, 'limit': '?limit:i', 'projection': {'a': 0}")                                     \
     X(CLAIM_STAGES, PART, PHOTOS, "", "", "[" MG_WANT_STAGES "]")                                            \
     X(CLAIM_BRANCH, PART, PHOTOS, "", "",                                                                    \
       "{'$unionWith': {'coll': 'photos', 'pipeline': [" MG_WANT_STAGES "]}}")                                \
@@ -262,12 +268,15 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
       "{'$set': {" MG_SETTLED                                                                                \
       ", 'o': '?object:O', 'fa': '?fetched:i', 'et': '?etag:s?', 'lm': '?modified:s?'},"                     \
       " '$unset': {'et': '?no_etag:y', 'lm': '?no_modified:y', 'fc': 1, 'fs': 1, 'sk': 1, 'fl': 1, 'fh': 1," \
-      " 'fd': 1}}")                                                                                          \
+      " 'fd': 1}" MG_TRIED "}")                                                                              \
     X(SETTLE_LADDER, UPDATE, PHOTOS, "_id_", "{" MG_HELD "}",                                                \
       "{'$set': {" MG_SETTLED ", 'fc': '?code:i', 'fl': '?now:i', 'fh': '?host:s', 'fd': '?detail:s?'},"     \
-      " '$inc': {'fs': " MG_LONG(1) "}, '$unset': {'fd': '?no_detail:y', 'sk': 1}}")                         \
-    X(SETTLE_FAILED, UPDATE, PHOTOS, "_id_", "{" MG_HELD "}", "{'$set': {" MG_SETTLED "}}")                  \
-    X(SETTLE_BACK, UPDATE, PHOTOS, "_id_", "{" MG_HELD ", 't.lv': '?nobody_left:n'}", MG_BACK)               \
+      " '$inc': {'fs': " MG_LONG(1) "}, '$unset': {'fd': '?no_detail:y', 'sk': 1}" MG_TRIED "}")             \
+    X(SETTLE_FAILED, UPDATE, PHOTOS, "_id_", "{" MG_HELD "}", "{'$set': {" MG_SETTLED "}" MG_TRIED "}")      \
+    X(ATTEMPT, PART, PHOTOS, "", "",                                                                         \
+      "{'$each': [{'d': '?at:i', 'ms': '?ms:d', 'c': '?code:d', 'h': '?http:d', 't': '?tier:d',"             \
+      " 'ip': '?address:s?'}], '$slice': -10}")                                                              \
+    X(SETTLE_BACK, UPDATE, PHOTOS, "_id_", "{" MG_HELD ", 't.lv': '?nobody_left:n'}", MG_BACK(MG_TRIED))     \
     X(SETTLE_LOOK, FIND, PHOTOS, "_id_", "{'_id': {'$in': '?keys:K'}}", "",                                  \
       "'projection': {'t.s': 1, 't.w': 1, 't.n': 1, 't.lv': 1}")                                             \
     X(FORGET, UPDATE_MANY, PHOTOS, "_id_",                                                                   \
@@ -277,7 +286,7 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
       "{'t.s': 2, 't.w': {'$ne': '?alive:s?'}, 't.lu': {'$lte': '?now:I'}}", "",                             \
       "'projection': {'c': 1, 't.n': 1, 't.lu': 1, 't.l': 1, 't.tier': 1, 't.at': 1, 't.lv': 1},"            \
       " 'limit': '?limit:i'")                                                                                \
-    X(REAP_BACK, UPDATE, PHOTOS, "_id_", MG_LAPSED, MG_BACK)                                                 \
+    X(REAP_BACK, UPDATE, PHOTOS, "_id_", MG_LAPSED, MG_BACK(""))                                             \
     X(REAP_QUARANTINE, UPDATE, PHOTOS, "_id_", MG_LAPSED, "{'$set': {" MG_SETTLED ", 't.l': '?losses:d'}}")  \
     X(REAP_LOOK, FIND, PHOTOS, "_id_",                                                                       \
       "{'_id': {'$in': '?keys:K'}, 't.n': {'$gte': '?first:i', '$lt': '?end:i'}}", "",                       \

@@ -36,6 +36,18 @@ void pp_mg_lookup(struct pp_mg_thread *t, struct pp_store_lookup *r)
 
 /* --- one --- */
 
+static const struct pp_mg_field attempt_fields[] = {
+    PP_MG_FIELD("d", struct pp_attempt, at),
+    PP_MG_FIELD("ms", struct pp_attempt, ms),
+    PP_MG_FIELD("c", struct pp_attempt, code),
+    PP_MG_FIELD("h", struct pp_attempt, http_status),
+    PP_MG_FIELD("t", struct pp_attempt, tier),
+    PP_MG_FIELD("ip", struct pp_attempt, address),
+    {NULL},
+};
+static const struct pp_mg_field attempts_field[] = {
+    PP_MG_FIELD_LIST("a", struct pp_store_photo, ended, n_ended, attempt_fields), {NULL}};
+
 static const struct pp_mg_field task_fields[] = {
     PP_MG_FIELD("tier", struct pp_store_photo, tier),
     PP_MG_FIELD("l", struct pp_store_photo, losses),
@@ -49,19 +61,16 @@ static const struct pp_mg_field task_field[] = {PP_MG_FIELD_WITHIN("t", task_fie
 
 void pp_mg_photo(struct pp_mg_thread *t, struct pp_store_photo *r)
 {
-    r->photo = (struct pp_photo){0};
-    r->open = r->claimed = false;
-    r->tier = r->losses = 0;
-    r->last_code = 0;
-    r->attempts = 0;
-    r->due_ms = r->wait_until_ms = 0;
+    *r = (struct pp_store_photo){.req = r->req, .client = r->client, .key = r->key};
     const bson_t *doc = pp_mg_first(t, MQ_PHOTO, "sk", r->client, &r->key);
     if (!doc)
         return;
+    r->named = true;
     int64_t state = pp_mg_doc_int(doc, "t.s");
     r->open = state == PP_MG_WAITING || state == PP_MG_CLAIMED;
     r->claimed = state == PP_MG_CLAIMED;
     pp_mg_fail(t, pp_mg_read_photo(doc, r->req.arena, &r->photo));
+    pp_mg_fail(t, pp_mg_read(doc, attempts_field, r->req.arena, r));
     if (r->open)
         pp_mg_fail(t, pp_mg_read(doc, task_field, r->req.arena, r));
     if (!r->open)

@@ -35,6 +35,18 @@ static size_t count_open(const struct settling *c)
 
 /* --- the updates --- */
 
+/* Returns what an update adds to the last attempts of the photo, in `part`; NULL: nothing. The
+ * caller calls bson_destroy() on `part`. */
+static const bson_t *tried(struct settling *c, const struct pp_attempt *attempt, bson_t *part)
+{
+    bson_init(part);
+    if (attempt->at == 0)
+        return NULL;
+    pp_mg_append(c->t, MQ_ATTEMPT, part, "idddds", attempt->at, (int)attempt->ms, attempt->code,
+                 attempt->http_status, attempt->tier, attempt->address);
+    return part;
+}
+
 /* Adds the update that writes the outcome to the task, and to the photo's record, which outlives
  * the task. A failure leaves the stored object in the record. */
 static void add_final(struct settling *c, struct pp_mg_bulk *bulk, const struct pp_settlement *s,
@@ -44,17 +56,20 @@ static void add_final(struct settling *c, struct pp_mg_bulk *bulk, const struct 
     const struct pp_outcome *o = &s->outcome;
     const char *worker = c->r->worker;
     int64_t handle = (int64_t)task->handle, until = pp_mg_server_ms(c->t, c->r->now_ms) + PP_MG_FINISH_MS;
+    bson_t part;
+    const bson_t *attempt = tried(c, &s->attempt, &part);
     if (pp_outcome_has_bytes(o->kind))
-        pp_mg_bulk_add(bulk, MQ_SETTLE_BYTES, "kssiiiXOissyy", &task->key, task->client, worker, handle,
+        pp_mg_bulk_add(bulk, MQ_SETTLE_BYTES, "kssiiiXOissyyD", &task->key, task->client, worker, handle,
                        nonce, until, o, &o->object, o->fetched_at, s->etag, s->last_modified, !s->etag,
-                       !s->last_modified);
+                       !s->last_modified, attempt);
     else if (s->ladder)
-        pp_mg_bulk_add(bulk, MQ_SETTLE_LADDER, "kssiiiXiissy", &task->key, task->client, worker, handle,
+        pp_mg_bulk_add(bulk, MQ_SETTLE_LADDER, "kssiiiXiissyD", &task->key, task->client, worker, handle,
                        nonce, until, o, (int64_t)o->code, c->r->date_ms, task->domain ? task->domain : "",
-                       o->detail, !o->detail);
+                       o->detail, !o->detail, attempt);
     else
-        pp_mg_bulk_add(bulk, MQ_SETTLE_FAILED, "kssiiiX", &task->key, task->client, worker, handle, nonce,
-                       until, o);
+        pp_mg_bulk_add(bulk, MQ_SETTLE_FAILED, "kssiiiXD", &task->key, task->client, worker, handle, nonce,
+                       until, o, attempt);
+    bson_destroy(&part);
 }
 
 /* Adds the update that returns the task to waiting. With only_unless_left it does so only if no
@@ -68,10 +83,14 @@ static void add_back(struct settling *c, struct pp_mg_bulk *bulk, const struct p
     const int64_t *own = times.own_ms ? &times.own_ms : NULL;
     const int64_t *wait = times.wait_until_ms ? &times.wait_until_ms : NULL;
     const int64_t code = s->last_code;
-    pp_mg_bulk_add(bulk, MQ_SETTLE_BACK, "kssinddiidiIIIIyy", &task->key, task->client, c->r->worker,
+    bson_t part;
+    const bson_t *attempt = tried(c, &s->attempt, &part);
+    pp_mg_bulk_add(bulk, MQ_SETTLE_BACK, "kssinddiidiIIIIyyD", &task->key, task->client, c->r->worker,
                    (int64_t)task->handle, (int)only_unless_left, pp_queue_of(s->tier, task->losses), s->tier,
                    times.due_ms, pp_mg_second_back(times.due_ms), task->losses, nonce, own, wait,
-                   code ? &code : NULL, s->kind == PP_SETTLE_RELEASE ? &uncounted : NULL, !own, !wait);
+                   code ? &code : NULL, s->kind == PP_SETTLE_RELEASE ? &uncounted : NULL, !own, !wait,
+                   attempt);
+    bson_destroy(&part);
 }
 
 /* Writes the settlements that are open. Returns true if every write succeeded. */

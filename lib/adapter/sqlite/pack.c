@@ -1,7 +1,8 @@
-/* pack.c: packs outcomes and photo records into blobs, and unpacks them. To add a field, append it
- * after the last one of its record, and read it only if bytes are left. */
+/* pack.c: packs outcomes, photo records and attempts into blobs, and unpacks them. To add a field
+ * to an outcome or a record, append it after the last one, and read it only if bytes are left. */
 #include "pack.h"
 
+#include <arpa/inet.h>
 #include <string.h>
 
 #include "base/check.h"
@@ -198,5 +199,58 @@ enum pp_err pp_unpack_photo(struct pp_reader r, struct pp_arena *a, struct pp_ph
     }
     if (flags & HAS_DETAIL)
         get_text(&from, &photo->fail_detail);
+    return ended(&from);
+}
+
+/* --- attempts: date, duration, code, HTTP status, tier, family of the address, address --- */
+
+enum { ADDRESS_BYTES = 16 };
+_Static_assert(PP_ADDRESS_MAX >= INET6_ADDRSTRLEN, "an address has room as a text");
+
+void pp_pack_attempt(struct pp_buf *b, const struct pp_attempt *attempt)
+{
+    uint8_t address[ADDRESS_BYTES] = {0};
+    int family = 0;
+    if (attempt->address && inet_pton(AF_INET, attempt->address, address) == 1)
+        family = 4;
+    else if (attempt->address && inet_pton(AF_INET6, attempt->address, address) == 1)
+        family = 6;
+    pp_buf_u64(b, (uint64_t)attempt->at);
+    pp_buf_u32(b, attempt->ms);
+    pp_buf_u16(b, attempt->code);
+    pp_buf_u16(b, attempt->http_status);
+    pp_buf_u8(b, attempt->tier);
+    pp_buf_u8(b, (uint8_t)family);
+    pp_buf_put(b, address, sizeof address);
+}
+
+static void get_attempt(struct source *from, struct pp_attempt *attempt)
+{
+    struct pp_reader *r = &from->r;
+    char text[PP_ADDRESS_MAX];
+    *attempt = (struct pp_attempt){.at = (int64_t)pp_read_u64(r),
+                                   .ms = pp_read_u32(r),
+                                   .code = pp_read_u16(r),
+                                   .http_status = pp_read_u16(r),
+                                   .tier = pp_read_u8(r)};
+    uint8_t family = pp_read_u8(r);
+    const char *address = take(r, ADDRESS_BYTES);
+    if (!address || !family || !inet_ntop(family == 4 ? AF_INET : AF_INET6, address, text, sizeof text))
+        return;
+    attempt->address = pp_arena_strdup(from->a, text);
+    from->full |= !attempt->address;
+}
+
+enum pp_err pp_unpack_attempts(struct pp_reader r, struct pp_arena *a, struct pp_attempt **attempts,
+                               uint32_t *n)
+{
+    struct source from = {.r = r, .a = a};
+    *n = 0;
+    *attempts = pp_arena_array(a, r.n / PP_PACKED_ATTEMPT, sizeof **attempts);
+    if (!*attempts)
+        return PP_ENOMEM;
+    while (from.r.n >= PP_PACKED_ATTEMPT)
+        get_attempt(&from, &(*attempts)[(*n)++]);
+    from.r.failed |= from.r.n > 0;
     return ended(&from);
 }

@@ -1,7 +1,7 @@
-/* pack.h: packs outcomes and photo records into compact blobs.
+/* pack.h: packs outcomes, photo records and attempts into compact blobs.
  *
- * Numbers are little-endian (base/buf.h). The first bytes of a blob say which fields follow. A
- * later version appends fields; an older reader ignores these. */
+ * Numbers are little-endian (base/buf.h). The first bytes of an outcome or a record say which
+ * fields follow. A later version appends fields; an older reader ignores these. */
 #ifndef PP_ADAPTER_SQLITE_PACK_H
 #define PP_ADAPTER_SQLITE_PACK_H
 
@@ -25,5 +25,15 @@ int64_t pp_packed_sha(const uint8_t *sha256);
  * has such a blob, too, with the known object and the validators for a conditional request. */
 void pp_pack_photo(struct pp_buf *b, const struct pp_photo *p);
 enum pp_err pp_unpack_photo(struct pp_reader r, struct pp_arena *a, struct pp_photo *photo);
+
+/* A packed attempt always has this many bytes, so that a query can cut a row of them. */
+enum { PP_PACKED_ATTEMPT = 34 };
+
+/* Appends an attempt to `b`. An address that is not one of IPv4 or IPv6 is left out. */
+void pp_pack_attempt(struct pp_buf *b, const struct pp_attempt *attempt);
+/* Unpacks a row of attempts into the arena. Returns PP_ECORRUPT if the last one is not whole, or
+ * PP_ENOMEM. */
+enum pp_err pp_unpack_attempts(struct pp_reader r, struct pp_arena *a, struct pp_attempt **attempts,
+                               uint32_t *n);
 
 #endif

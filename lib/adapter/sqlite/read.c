@@ -351,16 +351,12 @@ enum pp_err pp_sr_lookup(struct pp_sq_db *db, struct pp_store_lookup *r)
 
 enum pp_err pp_sr_photo(struct pp_sq_db *db, struct pp_store_photo *r)
 {
-    r->photo = (struct pp_photo){0};
-    r->open = r->claimed = false;
-    r->tier = r->losses = 0;
-    r->last_code = 0;
-    r->attempts = 0;
-    r->due_ms = r->wait_until_ms = 0;
+    *r = (struct pp_store_photo){.req = r->req, .client = r->client, .key = r->key};
     int64_t client = pp_sq_name_find(db, PP_NAME_CLIENT, r->client);
     sqlite3_stmt *st = client ? pp_sq_bind(db, PP_Q_PHOTO_STATE, "ib", client, &r->key, sizeof r->key) : NULL;
     if (!pp_sq_row(db, st))
         return db->err;
+    r->named = true;
     unpack(db, st, 0, r->req.arena, &r->photo);
     r->open = !pp_sq_is_null(st, 1);
     r->claimed = !pp_sq_is_null(st, 2);
@@ -370,6 +366,7 @@ enum pp_err pp_sr_photo(struct pp_sq_db *db, struct pp_store_photo *r)
     r->due_ms = pp_sq_col(st, 6);
     r->last_code = (uint16_t)pp_sq_col(st, 7);
     r->wait_until_ms = pp_sq_col(st, 8);
+    pp_sq_fail(db, pp_unpack_attempts(pp_sq_bytes(st, 9), r->req.arena, &r->ended, &r->n_ended));
     pp_sq_done(st);
     return db->err;
 }

@@ -17,7 +17,7 @@
 #ifndef PP_ADAPTER_SQLITE_SCHEMA_H
 #define PP_ADAPTER_SQLITE_SCHEMA_H
 
-#define PP_STORE_VERSION 6
+#define PP_STORE_VERSION 7
 extern const char *const pp_store_schema[PP_STORE_VERSION];
 
 #define PP_SQ_TASK_COLUMNS                                                                     \
@@ -112,13 +112,16 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
     X(PHOTO_SET,                                                                                             \
       "UPDATE photos SET task=NULL, sha=iif(?2, ?3, NULL), rec=?4, failed=nullif(?5, -1) WHERE num=?1")      \
     X(PHOTO_SKIP, "UPDATE photos SET rec=?2 WHERE num=?1")                                                   \
+    X(PHOTO_TRIED, "UPDATE photos SET tried=substr(CAST(coalesce(tried, x'')||?2 AS BLOB), -?3)"             \
+                   " WHERE num=?1")                                                                          \
     X(PHOTO_BY_SHA, "SELECT rec FROM photos WHERE sha=?1")                                                   \
     X(PHOTO_BY_SHA_CLIENT, "SELECT rec FROM photos WHERE sha=?1 AND client=?2")                              \
     X(FORMER_ADD, "INSERT OR REPLACE INTO former SELECT sha, ?3 FROM photos WHERE num=?1 AND sha<>?2")       \
     X(FORMER_FIND, "SELECT 1 FROM former WHERE sha=?1")                                                      \
     X(FORMER_CLEAN, "DELETE FROM former WHERE at<?1")                                                        \
-    X(PHOTO_STATE, "SELECT p.rec, t.num, t.worker, t.tier, t.losses, t.attempts, t.due, t.code, t.until"     \
-                   " FROM photos p LEFT JOIN tasks t ON t.num=p.task WHERE p.client=?1 AND p.key=?2")        \
+    X(PHOTO_STATE, "SELECT p.rec, t.num, t.worker, t.tier, t.losses, t.attempts, t.due, t.code, t.until,"    \
+                   " p.tried FROM photos p LEFT JOIN tasks t ON t.num=p.task"                                \
+                   " WHERE p.client=?1 AND p.key=?2")                                                        \
     X(PHOTO_FAILED, "SELECT num, client, rec FROM photos INDEXED BY photos_failed WHERE failed IS NOT NULL"  \
                     " AND client>=?1 AND client<=?2 AND (?3=-1 OR failed=?3) ORDER BY client LIMIT ?4")      \
     X(PHOTO_FORGET, "UPDATE photos SET rec=?2, failed=NULL WHERE num=?1")                                    \

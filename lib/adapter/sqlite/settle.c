@@ -111,6 +111,17 @@ static void go_back(struct pp_sw *w, const struct held *h, const struct pp_settl
               s->kind == PP_SETTLE_RELEASE, times.own_ms, times.wait_until_ms, s->last_code);
 }
 
+/* Adds the attempt to the photo's last attempts. */
+static void add_attempt(struct pp_sw *w, const struct held *h, const struct pp_attempt *attempt)
+{
+    if (attempt->at == 0)
+        return;
+    pp_buf_reset(&w->buf);
+    pp_pack_attempt(&w->buf, attempt);
+    pp_sq_run(&w->db, PP_Q_PHOTO_TRIED, "ibd", h->photo, w->buf.p, w->buf.n,
+              PP_ATTEMPTS_KEPT * PP_PACKED_ATTEMPT);
+}
+
 static void settle_one(struct pp_sw *w, const struct held *h, const struct pp_settlement *s, int64_t now_ms)
 {
     uint8_t queue = pp_queue_of(s->tier, h->losses);
@@ -119,6 +130,7 @@ static void settle_one(struct pp_sw *w, const struct held *h, const struct pp_se
     case PP_TASK_CANCELLED: drop_task(w, h); break;
     default: settle_final(w, h, s, now_ms); break;
     }
+    add_attempt(w, h, &s->attempt);
 }
 
 /* Fills in r->batches, the batches that this request has changed. */

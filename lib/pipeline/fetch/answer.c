@@ -36,6 +36,7 @@ static bool on_allow(struct pp_exchange *x, const struct sockaddr *sa)
     }
     bool ok = pp_policy_allows(&r->runner->o.params->policy, sa);
     r->denied |= !ok;
+    r->next_addr = pp_policy_address(sa);
     return ok;
 }
 
@@ -55,6 +56,7 @@ static void on_sent(struct pp_exchange *x)
     if (t->limited) /* in a busy loop the cached time may be too old for the rate limit's log */
         pp_loop_update(r->runner->o.loop);
     r->written = true;
+    r->sent_addr = r->next_addr;
     if (pp_sends_wrote(&t->sends, run_now(r)))
         report_sent(r);
 }

@@ -4,7 +4,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
-bool pp_policy_allows(const struct pp_address_policy *policy, const struct sockaddr *sa)
+struct pp_addr pp_policy_address(const struct sockaddr *sa)
 {
     struct pp_addr addr = {0};
 
@@ -14,10 +14,15 @@ bool pp_policy_allows(const struct pp_address_policy *policy, const struct socka
     } else if (sa->sa_family == AF_INET6) {
         addr.family = 6;
         memcpy(addr.b, &((const struct sockaddr_in6 *)sa)->sin6_addr, 16);
-    } else {
-        return false;
     }
-    return pp_address_allowed(policy, &addr);
+    return addr;
+}
+
+bool pp_policy_allows(const struct pp_address_policy *policy, const struct sockaddr *sa)
+{
+    struct pp_addr addr = pp_policy_address(sa);
+
+    return addr.family != 0 && pp_address_allowed(policy, &addr);
 }
 
 size_t pp_policy_filter(const struct pp_address_policy *policy, const struct sockaddr_storage *addrs,

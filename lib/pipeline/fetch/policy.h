@@ -6,6 +6,8 @@
 #include "core/address.h"
 #include "photopool/port/fetcher.h"
 
+/* Returns the address without its port; its family is 0 if it is of neither IPv4 nor IPv6. */
+struct pp_addr pp_policy_address(const struct sockaddr *sa);
 bool pp_policy_allows(const struct pp_address_policy *policy, const struct sockaddr *sa);
 /* Copies those of the n addresses that the policy allows to `out`, which has room for
  * PP_EXCHANGE_ADDRS. Returns their number. */

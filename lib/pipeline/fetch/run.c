@@ -65,6 +65,8 @@ int64_t run_now(const struct fetch_run *r)
 
 /* --- ending a run --- */
 
+_Static_assert(PP_ADDRESS_MAX == PP_ADDR_TEXT_MAX, "a transfer has room for an address");
+
 static void end_run(struct fetch_run *r)
 {
     struct pp_runner *runner = r->runner;
@@ -75,6 +77,9 @@ static void end_run(struct fetch_run *r)
     free(r->text);
     t->outcome.ms = (uint32_t)(run_now(r) - r->started_ms - r->paused_sum_ms);
     t->bytes_received = r->bytes;
+    if (r->sent_addr.family != 0)
+        pp_addr_text(&r->sent_addr, t->address);
+    t->http_status = (uint16_t)r->x.status;
     t->run = NULL;
     pp_list_remove(&runner->runs, &r->node);
     if (runner->n_spare < SPARE_MAX) {
@@ -163,7 +168,8 @@ static void clear_outcome(struct pp_transfer *t)
     t->outcome = (struct pp_outcome){0};
     t->not_modified = false;
     t->handed_back = PP_BACK_NOT;
-    t->etag[0] = t->last_modified[0] = t->hop_host[0] = t->detail[0] = '\0';
+    t->etag[0] = t->last_modified[0] = t->hop_host[0] = t->detail[0] = t->address[0] = '\0';
+    t->http_status = 0;
     t->slowed = false;
     t->retry_after_ms = -1;
     t->bytes_received = 0;
@@ -256,6 +262,7 @@ static void enter_exchange(struct fetch_run *r)
 
     r->stage = RUN_EXCHANGE;
     r->written = r->rewrite = false;
+    r->next_addr = r->sent_addr = (struct pp_addr){0};
     r->slow_since_ms = 0;
     r->conditional = r->hops == 0 && (task->etag || task->last_modified);
     x->events = &run_exchange_events;

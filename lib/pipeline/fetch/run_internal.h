@@ -47,7 +47,10 @@ struct fetch_run {
     bool draining;
     /* The runner stopped the exchange with this code; 0: the runner did not stop it. */
     uint16_t code;
-    enum pp_back ours;    /* With PP_CODE_INTERNAL: why the runner stopped the exchange. */
+    enum pp_back ours; /* With PP_CODE_INTERNAL: why the runner stopped the exchange. */
+    /* The address to which the fetcher connects, and the one to which the exchange has sent its
+     * request; family 0: none. */
+    struct pp_addr next_addr, sent_addr;
     struct pp_body *body; /* The body that is being kept; NULL: the answer is not a photo. */
     uint64_t bytes;
     /* All times below are monotonic. */

@@ -78,6 +78,9 @@ struct pp_transfer {
     char etag[PP_HEADER_VALUE_MAX], last_modified[PP_HEADER_VALUE_MAX];
     int64_t retry_after_ms; /* The wait that the host's Retry-After asked for, in ms; -1: none. */
     uint64_t bytes_received;
+    /* Where the last request was sent; "": none was, or a connection for a further one failed. */
+    char address[PP_ADDRESS_MAX];
+    uint16_t http_status; /* The status of the last request's answer; 0: it got none. */
     /* The host of the last redirect's target, which then gave the outcome; "": the task's host
      * did. With HOP: the host of the request that needs a permit. */
     char hop_host[256];

@@ -264,6 +264,21 @@ static void decide_given_up(const struct pp_transfer *t, struct pp_settlement *s
     s->ladder = absent && pp_ladder_counts(last);
 }
 
+/* Returns the attempt that the transfer was. A transfer that took another task's outcome was none;
+ * neither was one that was handed back before its request was sent. */
+static struct pp_attempt attempt_of(const struct pp_settler *settler, const struct pp_transfer *t)
+{
+    if (pp_tell_taken(t) || (t->handed_back != PP_BACK_NOT && !t->address[0]))
+        return (struct pp_attempt){0};
+    return (struct pp_attempt){.at = pp_loop_date(settler->o.loop) -
+                                     (pp_loop_now(settler->o.loop) - t->ended_ms),
+                               .ms = t->outcome.ms,
+                               .code = t->outcome.code,
+                               .http_status = t->http_status,
+                               .tier = t->task->tier,
+                               .address = t->address[0] ? t->address : NULL};
+}
+
 /* Logs an attempt, at the level debug. */
 static void log_attempt(const struct pp_settler *settler, const struct pp_transfer *t,
                         const struct pp_settlement *s)
@@ -289,6 +304,7 @@ static void decide(struct pp_settler *settler, const struct pp_transfer *t, stru
     *s =
         (struct pp_settlement){.task = t->task, .tier = t->task->tier, .due_ms = wall, .outcome = t->outcome};
     s->outcome.attempts = t->task->attempts;
+    s->attempt = attempt_of(settler, t);
     if (pp_tell_taken(t))
         pp_tell_settle(t, s);
     else if (t->handed_back == PP_BACK_HOST && t->gate.verdict == PP_HOST_GIVE_UP)

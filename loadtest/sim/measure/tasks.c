@@ -171,6 +171,8 @@ static void fill_settlement(struct measure *m, struct pp_settlement *s, const st
         .kind = PP_OUTCOME_STORED, .fetched_at = pp_loop_wall(m->loop), .attempts = 1, .ms = 120};
     s->outcome.object = (struct pp_object){.bytes = 75000, .width = 1200, .height = 900, .type = 1};
     draw(m, s->outcome.object.sha256, sizeof s->outcome.object.sha256);
+    s->attempt = (struct pp_attempt){
+        .at = s->outcome.fetched_at, .ms = 120, .http_status = 200, .address = "192.0.2.117"};
 }
 
 /* Returns the tasks that a lane has claimed. */
