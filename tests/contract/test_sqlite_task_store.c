@@ -275,6 +275,7 @@ static void photos_get_canonical_keys(void **state)
     k->store->ops->close(k->store);
     run_sql(k->place, "DROP INDEX tasks_host; ALTER TABLE tasks DROP COLUMN own;"
                       "ALTER TABLE tasks DROP COLUMN until; ALTER TABLE tasks DROP COLUMN code;"
+                      "DROP INDEX items_open;"
                       "DROP INDEX photos_failed; ALTER TABLE photos DROP COLUMN failed;"
                       "ALTER TABLE state DROP COLUMN rekey; PRAGMA user_version=4");
     assert_int_equal(open_store(k->loop, k->place, &k->store), PP_OK);

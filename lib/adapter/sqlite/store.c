@@ -79,6 +79,9 @@ const char *const pp_store_schema[PP_STORE_VERSION] = {
      "UPDATE photos SET failed=0 WHERE rec IS NOT NULL AND (substr(rec, 1, 1) BETWEEN x'08' AND x'0f'"
      " OR substr(rec, 1, 1) BETWEEN x'18' AND x'1f');"
      "CREATE INDEX photos_failed ON photos(client, failed) WHERE failed IS NOT NULL;"),
+
+    /* version 7: the open items of a batch */
+    "CREATE INDEX items_open ON items(batch) WHERE seq=0 AND batch>0;",
 };
 
 static const char *const sql[] = {PP_STORE_QUERIES(PP_SQ_TEXT)};
