@@ -301,6 +301,30 @@ static const struct sample samples[] = {
      .out = "open         1  retry, connect_refused  http://h/1\n"},
     {"an item, piped", pp_cmd_item, {"item", "42", "ad-1"}, {{200, NULL, RESULT_42}}, .out = RESULT_42 "\n"},
     {"which item", pp_cmd_item, {"item", "42"}, .code = 2, .err = "CLIENT or ITEM is missing"},
+    {"items on a terminal",
+     pp_cmd_items,
+     {"items", "42", "--status", "open", "--prefix", "ad/", "--limit", "9"},
+     {{200, NULL,
+       "{\"items\":[{\"data\":{\"item\":\"ad-1\",\"revision\":3,\"status\":\"partial\",\"photos\":[]}},"
+       "{\"item\":\"ad-2\",\"revision\":4,\"status\":\"open\",\"photos\":[{\"outcome\":\"open\","
+       "\"waiting\":\"paused\"}]}],\"next\":null}"}},
+     .width = TERMINAL,
+     .out = "ad-2         4  open     0 of 1  waiting: paused\r\n",
+     .request = {"GET /v1/items?client=42&status=open&q=ad%2F&limit=9"}},
+    {"items, piped",
+     pp_cmd_items,
+     {"items", "42", "--code", "http_404"},
+     {{200, NULL, "{\"items\":[],\"next\":\"c\"}"}, {200, NULL, "{\"items\":[" RESULT "],\"next\":null}"}},
+     .out = RESULT "\n",
+     .request = {"GET /v1/items?client=42&code=http_404&limit=200",
+                 "GET /v1/items?client=42&code=http_404&limit=200&after=c"}},
+    {"refresh",
+     pp_cmd_refresh,
+     {"refresh", "42", "ad 1"},
+     {{202, NULL, "{\"batch_id\":\"b_7\"}"}},
+     .width = TERMINAL,
+     .out = "batch b_7\r\n",
+     .request = {"POST /v1/items/42/ad%201/refresh"}},
     {"results by photo, as a table into a pipe",
      pp_cmd_results,
      {"results", "b_1", "--photos", "--table"},
@@ -777,17 +801,14 @@ static void every_command_has_its_help(void **state)
     static const struct {
         const char *name;
         int (*command)(int, char **);
-    } all[] = {{"submit", pp_cmd_submit},     {"status", pp_cmd_status},
-               {"results", pp_cmd_results},   {"replay", pp_cmd_replay},
-               {"explain", pp_cmd_explain},   {"limits", pp_cmd_limits},
-               {"pause", pp_cmd_pause},       {"resume", pp_cmd_resume},
-               {"drain", pp_cmd_drain},       {"queue", pp_cmd_queue},
-               {"workers", pp_cmd_workers},   {"routes", pp_cmd_routes},
-               {"version", pp_cmd_version},   {"events", pp_cmd_events},
-               {"webhooks", pp_cmd_webhooks}, {"hosts", pp_cmd_hosts},
-               {"breaker", pp_cmd_breaker},   {"clients", pp_cmd_clients},
-               {"item", pp_cmd_item},         {"cancel", pp_cmd_cancel},
-               {"errors", pp_cmd_errors},     {"completion", pp_cmd_completion}};
+    } all[] = {{"submit", pp_cmd_submit},   {"status", pp_cmd_status},   {"results", pp_cmd_results},
+               {"replay", pp_cmd_replay},   {"explain", pp_cmd_explain}, {"limits", pp_cmd_limits},
+               {"pause", pp_cmd_pause},     {"resume", pp_cmd_resume},   {"drain", pp_cmd_drain},
+               {"queue", pp_cmd_queue},     {"workers", pp_cmd_workers}, {"routes", pp_cmd_routes},
+               {"version", pp_cmd_version}, {"events", pp_cmd_events},   {"webhooks", pp_cmd_webhooks},
+               {"hosts", pp_cmd_hosts},     {"breaker", pp_cmd_breaker}, {"clients", pp_cmd_clients},
+               {"item", pp_cmd_item},       {"cancel", pp_cmd_cancel},   {"items", pp_cmd_items},
+               {"refresh", pp_cmd_refresh}, {"errors", pp_cmd_errors},   {"completion", pp_cmd_completion}};
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         struct cli_run r;
