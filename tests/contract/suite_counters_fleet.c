@@ -184,10 +184,13 @@ static uint64_t sweep_all(struct counters_kit *k)
 
 /* --- flushes --- */
 
+/* No process flushes by itself. The cache knows that a flusher is there. */
 static int open_quiet(void **state)
 {
     new_nodes_lead = false;
-    return cnt_open(state);
+    int rc = cnt_open(state);
+    assert_int_equal(take(*state, 0).flush, 0);
+    return rc;
 }
 
 static int close_quiet(void **state)
@@ -259,6 +262,25 @@ static void removal_and_flushes(void **state)
     assert_int_equal(stored(k, "a"), 1);
     assert_int_equal(stored_day(k, "a"), 1);
     assert_int_equal(cnt_read(k, 0, "a"), 1);
+}
+
+/* A flush that was already stored arrives once more, after the counter's removal. */
+static void a_late_flush_of_a_removed_counter(void **state)
+{
+    struct counters_kit *k = *state;
+    store_flush(k, 1, "a", 5, NULL);
+    store_flush(k, 2, NULL, 0, "a");
+    store_flush(k, 1, "a", 5, NULL);
+    assert_int_equal(stored(k, "a"), 0);
+    assert_int_equal(stored_day(k, "a"), 0);
+    store_flush(k, 3, "a", 2, NULL); /* it exists again */
+    store_flush(k, 2, NULL, 0, "a");
+    assert_int_equal(stored(k, "a"), 2);
+    assert_int_equal(stored_day(k, "a"), 2);
+    store_flush(k, 4, NULL, 0, "a");
+    store_flush(k, 5000, "b", 1, "b"); /* so long after it that "a" may be forgotten */
+    assert_int_equal(stored(k, "a"), 0);
+    assert_int_equal(stored(k, "b"), 1);
 }
 
 /* A flush takes thousands of counters at most; what is left follows. */
@@ -359,6 +381,27 @@ static void the_cache_loses_its_data(void **state)
     assert_int_equal(cnt_day(k, 0, "a", CNT_DAY), 7);
 }
 
+/* It loses them while a flush is on its way to the store. What is read there before the flush arrives
+ * must not stay in the cache. */
+static void the_cache_loses_its_data_during_a_flush(void **state)
+{
+    struct counters_kit *k = *state;
+    store_flush(k, 1, "a", 5, NULL);
+    under_test->lose_cache(k->place);
+    assert_int_equal(cnt_read(k, 0, "a"), 5);
+    assert_int_equal(cnt_add(k, 0, "a", 1), 6);
+    store_flush(k, 2, "a", 10, NULL);
+    assert_int_equal(cnt_read(k, 0, "a"), 16);
+    assert_int_equal(cnt_add(k, 0, "a", 1), 17);
+    struct pp_cache_take t = take(k, 2);
+    store_flush(k, t.flush, "a", 2, NULL);
+    ack(k, t.flush);
+    assert_int_equal(cnt_read(k, 0, "a"), 17);
+    under_test->store_away(k->place, true);
+    assert_int_equal(cnt_read(k, 0, "a"), 17); /* it is cached now */
+    under_test->store_away(k->place, false);
+}
+
 /* --- the store is away --- */
 
 static void without_the_store(void **state)
@@ -450,10 +493,12 @@ int pp_suite_counters_fleet(const struct pp_fleet_counters_subject *subject)
     const struct CMUnitTest tests[] = {
         QUIET(a_flush_is_applied_once),
         QUIET(removal_and_flushes),
+        QUIET(a_late_flush_of_a_removed_counter),
         QUIET(many_counters),
         QUIET(unused_sums_leave_the_cache),
         QUIET(a_stored_sum_that_is_out_of_date),
         QUIET(the_cache_loses_its_data),
+        QUIET(the_cache_loses_its_data_during_a_flush),
         QUIET(without_the_store),
         QUIET(a_flush_of_missing_counters),
         T(the_flusher_flushes),

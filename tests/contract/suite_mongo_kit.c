@@ -26,7 +26,7 @@ static enum pp_err open_store(struct pp_loop *loop, const char *url, struct pp_t
     return err;
 }
 
-const struct pp_store_subject mk_subject = {"mongo", mongo_server_database, open_store};
+const struct pp_store_subject mk_subject = {"mongo", mongo_server_emptied, open_store};
 
 int mk_open_proxied(void **state)
 {

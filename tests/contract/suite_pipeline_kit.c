@@ -251,7 +251,7 @@ int world_setup(void **state)
     w->dir = pp_test_tmpdir();
     const char *store = getenv("PP_TEST_STORE");
     if (store && strcmp(store, "mongo") == 0)
-        w->mongo_url = mongo_server_database();
+        w->mongo_url = mongo_server_emptied();
     snprintf(w->record, sizeof(w->record), "%s/record", w->dir);
     snprintf(w->hosts, sizeof(w->hosts), "%s/hosts", w->dir);
     write_hosts(w, "");

@@ -149,11 +149,18 @@ static void removal(void **state)
     for (int i = 0; i < 2; i++) {
         struct pp_cstore_flush r = {.flush = 31, .rows = &row, .n = 1, .removed = &key, .n_removed = 1};
         DUE(flush, &r);
+        flush(30, "gone", old, 2); /* late, and once more */
         struct pp_cstore_months m = months("gone", 202601, 202612);
-        assert_int_equal(m.n, 1);
-        assert_int_equal(m.months[0].days[27], 1);
+        assert_int_equal(m.n, 2);
+        assert_int_equal(m.months[0].days[0], 0);
+        assert_int_equal(m.months[1].days[27], 1);
         assert_int_equal(stored("gone").sum, 1);
     }
+    key = "other";
+    struct pp_cstore_flush later = {.flush = 2000, .removed = &key, .n_removed = 1};
+    DUE(flush, &later); /* forgets the month that is empty */
+    assert_int_equal(months("gone", 202601, 202612).n, 1);
+    assert_int_equal(stored("gone").sum, 1);
     assert_int_equal(stored("gone:b").sum, 10);
     assert_int_equal(months("gone0", 202601, 202612).n, 2);
 }

@@ -405,7 +405,7 @@ static pid_t run_operation(const struct operation *o)
 
 int main(int argc, char **argv)
 {
-    static const struct pp_delivery_subject subject = {"mongo", mongo_server_database, open_store};
+    static const struct pp_delivery_subject subject = {"mongo", mongo_server_emptied, open_store};
     const struct CMUnitTest own[] = {
         DK_TEST(relays_of_one_sink),
         DK_TEST(first_ones_at_once),

@@ -95,7 +95,7 @@ static enum pp_err open_store(struct pp_loop *loop, const char *url, struct pp_t
     return err;
 }
 
-static const struct pp_store_subject subject = {"mongo", mongo_server_database, open_store};
+static const struct pp_store_subject subject = {"mongo", mongo_server_emptied, open_store};
 
 static int64_t below(struct world *w, int64_t n)
 {

@@ -2,6 +2,7 @@
  * runs. */
 #include "mongo_server.h"
 
+#include <mongoc/mongoc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,6 +56,45 @@ const char *mongo_server_database(void)
     int len = snprintf(url, URL_MAX, "%.*s/test_%ld_%d%s", (int)hosts, base, (long)getpid(), n++,
                        options ? options : "");
     assert_in_range(len, 1, URL_MAX - 1);
+    return url;
+}
+
+static void empty_collection(mongoc_database_t *database, const char *name)
+{
+    bson_error_t e;
+    bson_t *all = BCON_NEW("_id", "{", "$ne", BCON_UTF8("schema"), "}");
+    mongoc_collection_t *collection = mongoc_database_get_collection(database, name);
+    if (!mongoc_collection_delete_many(collection, all, NULL, NULL, &e))
+        fail_msg("%s: %s", name, e.message);
+    mongoc_collection_destroy(collection);
+    bson_destroy(all);
+}
+
+static void empty_database(const char *url)
+{
+    bson_error_t e;
+    mongoc_uri_t *uri = mongoc_uri_new(url);
+    mongoc_client_t *client = mongoc_client_new(url);
+    assert_true(uri && client);
+    mongoc_database_t *database = mongoc_client_get_database(client, mongoc_uri_get_database(uri));
+    char **names = mongoc_database_get_collection_names_with_opts(database, NULL, &e);
+    if (!names)
+        fail_msg("%s: %s", url, e.message);
+    for (char **name = names; name && *name; name++)
+        empty_collection(database, *name);
+    bson_strfreev(names);
+    mongoc_database_destroy(database);
+    mongoc_client_destroy(client);
+    mongoc_uri_destroy(uri);
+}
+
+const char *mongo_server_emptied(void)
+{
+    static const char *url;
+    if (url)
+        empty_database(url);
+    else
+        url = mongo_server_database();
     return url;
 }
 

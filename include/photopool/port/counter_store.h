@@ -3,8 +3,8 @@
  *
  * Each document remembers the number of the last flush that changed it. A flush changes only
  * documents with a lower number. So a flush may be repeated, after a failure or by another process,
- * and an older one that arrives late changes nothing, except that it brings back what a later one
- * has removed: nothing is left that remembers a removed counter.
+ * and an older one that arrives late changes nothing. A removed counter leaves empty documents,
+ * which remember the flush before its removal; a removal 1,000 flushes later may delete them.
  *
  * Requests are asynchronous as req.h says, and fail as task_store.h says. All of them may be
  * repeated. Everything runs on the loop thread. */

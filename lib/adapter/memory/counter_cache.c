@@ -25,7 +25,8 @@ struct days {
 struct counter {
     UT_hash_handle hh;
     bool cached, removed, removing;
-    int64_t sum, used_ms; /* if it is cached */
+    bool known;           /* `sum` is right for the present request; true if it is cached */
+    int64_t sum, used_ms; /* if it is known */
     struct days pending, processing;
     char key[PP_COUNTER_KEY_MAX + 1];
 };
@@ -42,6 +43,7 @@ struct pp_memory_counter_cache {
     struct token *tokens;
     int64_t generation, last, processing; /* 0: no flush is processing */
     bool blind;                           /* counters that are not cached were incremented */
+    bool taken;                           /* a flusher has asked for a flush */
 };
 
 struct cache_port {
@@ -124,13 +126,17 @@ static void add_day(struct days *d, int32_t day, int64_t n)
     d->at[i].n += n;
 }
 
-/* Caches the sum of a counter, which the caller has read from the store in this generation. */
+/* Takes the sum of a counter that the caller has read from the store in this generation, and caches
+ * it. Before the first take it is not cached: if the server has lost its data, a flush may still be on
+ * its way to the store. */
 static void fill(const struct pp_memory_counter_cache *s, struct counter *c,
                  const struct pp_counter_stored *stored, int64_t generation)
 {
+    c->known = c->cached;
     if (c->cached || !stored || stored->sum == PP_COUNTER_UNKNOWN || generation != s->generation)
         return;
-    c->cached = true;
+    c->known = true;
+    c->cached = s->taken;
     c->sum = stored->sum + total(&c->pending);
     if (stored->flush < s->processing)
         c->sum += total(&c->processing);
@@ -156,7 +162,7 @@ static bool prepare(struct pp_memory_counter_cache *s, struct pp_cache_add *r, s
         if (!c || !reserve(&c->pending, c->pending.n + 1))
             return false;
         fill(s, c, r->stored ? &r->stored[i] : NULL, r->generation);
-        r->sums[i] = c->cached ? c->sum : PP_COUNTER_UNKNOWN;
+        r->sums[i] = c->known ? c->sum : PP_COUNTER_UNKNOWN;
     }
     return true;
 }
@@ -169,7 +175,7 @@ static void apply(struct pp_memory_counter_cache *s, struct pp_cache_add *r, str
         s->blind = s->blind || !c->cached;
         c->sum += r->by[i];
         c->used_ms = r->now_ms;
-        r->sums[i] = c->cached ? c->sum : PP_COUNTER_UNKNOWN;
+        r->sums[i] = c->known ? c->sum : PP_COUNTER_UNKNOWN;
     }
 }
 
@@ -204,7 +210,7 @@ static enum pp_err run_add(void *server, struct pp_req *req)
     if (!prepare(s, r, counters))
         return PP_ENOMEM;
     for (size_t i = 0; i < r->n; i++)
-        complete = complete && counters[i]->cached;
+        complete = complete && counters[i]->known;
     r->generation = s->generation;
     if (!complete && !r->force)
         return PP_OK;
@@ -228,7 +234,7 @@ static enum pp_err run_read(void *server, struct pp_req *req)
             fill(s, c, r->stored ? &r->stored[i] : NULL, r->generation);
             c->used_ms = r->now_ms;
         }
-        r->sums[i] = c && c->cached ? c->sum : PP_COUNTER_UNKNOWN;
+        r->sums[i] = c && c->known ? c->sum : PP_COUNTER_UNKNOWN;
     }
     r->generation = s->generation;
     return r->sums ? PP_OK : PP_ENOMEM;
@@ -263,7 +269,7 @@ static enum pp_err run_remove(void *server, struct pp_req *req)
     struct counter *c = find_or_make(server, r->key);
     if (!c)
         return PP_ENOMEM;
-    c->cached = c->removed = true;
+    c->cached = c->known = c->removed = true;
     c->sum = 0;
     c->used_ms = r->now_ms;
     c->pending.n = 0;
@@ -318,6 +324,7 @@ static enum pp_err run_take(void *server, struct pp_req *req)
     r->removed = pp_arena_array(req->arena, most, sizeof *r->removed);
     if (!r->rows || !r->removed)
         return PP_ENOMEM;
+    s->taken = true;
     if (!s->processing)
         begin_flush(s, r->floor);
     r->flush = s->processing;
@@ -503,7 +510,7 @@ void pp_memory_counter_cache_forget(struct pp_memory_counter_cache *s)
     }
     s->generation++;
     s->last = s->processing = 0;
-    s->blind = false;
+    s->blind = s->taken = false;
 }
 
 void pp_memory_counter_cache_free(struct pp_memory_counter_cache *s)

@@ -141,6 +141,16 @@ static enum pp_err add_row(struct pp_memory_counter_store *s, const struct pp_cs
     return PP_OK;
 }
 
+/* Empties the sum and the months, which remember the flush before: this one may have rows. */
+static void clear(struct stored *c, int64_t flush)
+{
+    for (size_t i = 0; i < c->n; i++)
+        if (c->months[i].flush < flush)
+            c->months[i] = (struct pp_counter_month){.month = c->months[i].month, .flush = flush - 1};
+    if (c->sum.flush < flush)
+        c->sum = (struct pp_counter_stored){0, flush - 1};
+}
+
 static enum pp_err run_flush(void *server, struct pp_req *req)
 {
     struct pp_memory_counter_store *s = server;
@@ -151,8 +161,8 @@ static enum pp_err run_flush(void *server, struct pp_req *req)
         s->last = r->flush;
     for (size_t i = 0; err == PP_OK && i < r->n_removed; i++) {
         struct stored *c = find(s, r->removed[i]);
-        if (c && c->sum.flush < r->flush)
-            drop(s, c);
+        if (c)
+            clear(c, r->flush);
     }
     for (size_t i = 0; err == PP_OK && i < r->n; i++)
         err = add_row(s, &r->rows[i], r->flush);

@@ -155,7 +155,8 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
     X(BATCHES, 4, "cancelled", "{'_id': -1, 'ca': 1}", "{'ca': " MG_YES "}")                            \
     X(PHOTOS, 5, "host", "{'t.d': 1, 'c': 1, 't.due': 1}", "{'t.d': " MG_YES "}")                       \
     X(PHOTOS, 5, "failed", "{'c': 1, 'fh': 1}", "{'fc': " MG_YES "}")                                   \
-    X(DAYS, 7, "day", "{'d': 1}", NULL)
+    X(DAYS, 7, "day", "{'d': 1}", NULL)                                                                 \
+    X(COUNTERS, 8, "gone", "{'gone': 1}", "{'gone': " MG_YES "}")
 
 /* --- commands --- */
 
@@ -520,10 +521,12 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
     X(COUNTER_MONTHS, FIND, COUNTERS, "", "{'_id': {'$gte': '?from:s', '$lte': '?to:s'}}", "",               \
       "'sort': {'_id': 1}, " MG_MAJORITY)                                                                    \
     X(COUNTER_ADD, UPSERT, COUNTERS, "", "{'_id': '?id:s', 'f': {'$lt': '?flush:i'}}",                       \
-      "{'$inc': '?by:D', '$set': {'f': '?flush:i'}}")                                                        \
-    X(COUNTER_DELETE, DELETE_MANY, COUNTERS, "",                                                             \
+      "{'$inc': '?by:D', '$set': {'f': '?flush:i'}, '$unset': {'gone': true}}")                              \
+    X(COUNTER_CLEAR, UPDATE_MANY, COUNTERS, "",                                                              \
       "{'$or': [{'_id': '?key:s'}, {'_id': {'$gte': '?from:s', '$lt': '?end:s'}}],"                          \
-      " 'f': {'$lt': '?flush:i'}}")                                                                          \
+      " 'f': {'$lt': '?flush:i'}}",                                                                          \
+      "{'$set': {'n': " MG_LONG(0) ", 'd': {}, 'f': '?before:i', 'gone': '?flush:i'}}")                      \
+    X(COUNTER_PURGE, DELETE_MANY, COUNTERS, "gone", "{'gone': {'$lt': '?before:i'}}")                        \
     X(COUNTER_LAST, FIND, META, "_id_", "{'_id': 'counters'}", "", "'limit': 1, " MG_MAJORITY)               \
     X(COUNTER_LAST_SET, UPSERT, META, "_id_", "{'_id': 'counters'}", "{'$max': {'last': '?flush:i'}}")       \
     /* deliveries */                                                                                         \

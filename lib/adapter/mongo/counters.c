@@ -1,6 +1,7 @@
 /* counters.c: the permanent sums and days of counters. A counter has a document with its sum, whose
  * _id is the key, and one for each month with increments, whose _id is "KEY/202611": keys have no
- * slash. Every document has `f`, the number of the last flush that changed it. */
+ * slash. Every document has `f`, the number of the last flush that changed it. The documents of a
+ * removed counter stay for a while, empty: `gone` is the flush that removed them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +9,10 @@
 #include "base/check.h"
 #include "steps.h"
 
-enum { COUNTER_ID_MAX = PP_COUNTER_KEY_MAX + 16 };
+enum {
+    COUNTER_ID_MAX = PP_COUNTER_KEY_MAX + 16,
+    GONE_FLUSHES = 1000 /* no flush arrives so late: at least half an hour */
+};
 
 /* --- reading --- */
 
@@ -95,13 +99,15 @@ void pp_mg_counters_last(struct pp_mg_thread *t, struct pp_cstore_last *r)
 
 /* --- flushes --- */
 
-static void delete_counter(struct pp_mg_thread *t, const char *key, int64_t flush)
+/* Empties the documents, and leaves them for a while: a flush that arrives late must find a higher
+ * number. They get a lower one than this flush has, because it may have rows for them. */
+static void clear_counter(struct pp_mg_thread *t, const char *key, int64_t flush)
 {
     char from[COUNTER_ID_MAX], end[COUNTER_ID_MAX];
 
     snprintf(from, sizeof(from), "%s/", key);
     snprintf(end, sizeof(end), "%s0", key); /* '0' follows '/' */
-    pp_mg_write(t, MQ_COUNTER_DELETE, "sssi", key, from, end, flush);
+    pp_mg_write(t, MQ_COUNTER_CLEAR, "sssii", key, from, end, flush, flush - 1);
 }
 
 /* Adds the documents of one counter. If a document has this flush already, or a later one, the
@@ -139,7 +145,9 @@ void pp_mg_counters_flush(struct pp_mg_thread *t, struct pp_cstore_flush *r)
     pp_assert(r->flush > 0, "a flush without a number");
     pp_mg_write(t, MQ_COUNTER_LAST_SET, "i", r->flush);
     for (size_t i = 0; i < r->n_removed && t->err == PP_OK; i++)
-        delete_counter(t, r->removed[i], r->flush);
+        clear_counter(t, r->removed[i], r->flush);
+    if (t->err == PP_OK && r->n_removed > 0)
+        pp_mg_write(t, MQ_COUNTER_PURGE, "i", r->flush - GONE_FLUSHES);
     if (t->err != PP_OK)
         return;
     pp_mg_bulk_init(&bulk, t);

@@ -17,11 +17,12 @@ if call('HLEN', PENDING) >= COUNTER_PENDING_MAX then
   return {'full', '', 0}
 end
 local rows, keys = rows_of(ARGV[7])
-local now, sums, missing, out = generation(), {}, false, {}
+local now, sums, kept, missing, blind, out = generation(), {}, {}, false, false, {}
 for _, r in ipairs(rows) do
   if sums[r.key] == nil then
-    sums[r.key] = sum_of(r, known, now, hour) or -1
-    missing = missing or sums[r.key] < 0
+    local sum, _, keep = sum_of(r, known, now, hour)
+    sums[r.key], kept[r.key] = sum or -1, keep
+    missing, blind = missing or not sum, blind or not keep
   end
 end
 if missing and not force then
@@ -64,12 +65,12 @@ call('HSET', PENDING, unpack(words))
 local done = {}
 for i = #rows, 1, -1 do
   local r = rows[i]
-  if not done[r.key] and sums[r.key] >= 0 then
+  if not done[r.key] and kept[r.key] then
     cache(r, sums[r.key], hour)
   end
   done[r.key] = true
 end
-if missing then
+if blind then
   call('HSET', META, 'blind', 1)
 end
 local text = table.concat(out)

@@ -59,22 +59,24 @@ end
 
 -- Returns the sum of a row's counter: the cached one; or the stored one with what the store lacks,
 -- if `known`, the generation before the store was read, is the present one; else nil. The second
--- result is true if the sum is cached with this hour.
+-- result is true if the sum is cached with this hour. The third result is false if the sum must not
+-- be cached: before the first take. If Redis has lost its data, a flush may then still be on its way
+-- to the store, and what was read there may lack it.
 local function sum_of(r, known, now, hour)
   local cached = call('HGET', bucket(r.b), r.key)
   if cached then
     local sum, used = struct.unpack(LAYOUT_COUNTER_SUM, cached)
-    return sum, used == hour
+    return sum, used == hour, true
   end
   if r.sum < 0 or known ~= now then
-    return nil, false
+    return nil, false, false
   end
   local sum = r.sum + total(call('HGET', PENDING, r.key))
   local flush = tonumber(call('HGET', META, 'processing') or 0)
   if r.flush < flush then
     sum = sum + total(call('HGET', PROCESSING, r.key))
   end
-  return sum, false
+  return sum, false, call('HEXISTS', META, 'last') == 1
 end
 
 local function cache(r, sum, hour)

@@ -4,8 +4,8 @@
 -- Answers the sums (-1 for a missing one), and the generation.
 local hour, known, now, out = tonumber(ARGV[1]), tonumber(ARGV[2]), generation(), {}
 for i, r in ipairs((rows_of(ARGV[3]))) do
-  local sum, fresh = sum_of(r, known, now, hour)
-  if sum and not fresh then
+  local sum, fresh, kept = sum_of(r, known, now, hour)
+  if kept and not fresh then
     cache(r, sum, hour)
   end
   out[i] = struct.pack('<i8', sum or -1)

@@ -6,7 +6,7 @@
 local number = tonumber(call('HGET', META, 'processing') or 0)
 local n = call('HLEN', PENDING)
 if number == 0 then
-  local last, floor = tonumber(call('HGET', META, 'last') or 0), tonumber(ARGV[1])
+  local last, floor = tonumber(call('HGET', META, 'last') or -1), tonumber(ARGV[1])
   if n == 0 and call('SCARD', REMOVED) == 0 then
     if floor > last then
       call('HSET', META, 'last', ARGV[1])
