@@ -145,7 +145,7 @@ int pp_cmd_refresh(int argc, char **argv)
     pp_path_part(pp_path(&path, "/v1/items"), cli.args[0]);
     pp_path_part(&path, cli.args[1]);
     pp_buf_puts(&path, "/refresh");
-    code = pp_client_call(&cli, "POST", &path, NULL, &answer);
+    code = pp_client_call(&cli, "POST", &path, json_object(), &answer);
     if (code == PP_EXIT_DONE && cli.json) {
         pp_print_json(answer);
     } else if (code == PP_EXIT_DONE) {

@@ -353,6 +353,7 @@ def batches(r):
     again_once = [("Idempotency-Key", "refresh-1")]
     fresh = api("refreshItem", "42", "ad/2", headers=again_once, due=202)["batch_id"]
     same(api("refreshItem", "42", "ad/2", headers=again_once, due=202)["batch_id"], fresh, "the same refresh")
+    api("refreshItem", "42", "ad-1", headers=again_once, due=422, code="idempotency_mismatch")
     api("refreshItem", "42", "ad/2", headers=[("Idempotency-Key", "a b")], due=400, code="bad_idempotency_key")
     api("refreshItem", "42", "nobody", due=404)
     r.finished(fresh)
