@@ -134,7 +134,7 @@ static struct answer answer_host(const struct explain_state *s)
         return answer_breaker(s);
     if (s->slow_until > s->now)
         return (struct answer){"wait", "The host asked for patience.", later(s->photo.due_ms, s->slow_until)};
-    return (struct answer){"wait", "The host gets no further request until then.",
+    return (struct answer){"wait", "The host gets no further request for now.",
                            class_of(s) == PP_WAIT_HELD ? 0 : s->photo.due_ms};
 }
 

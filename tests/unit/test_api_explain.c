@@ -156,7 +156,7 @@ static void explain_waits(void **state)
     t->store.photo.parked = true; /* for a place of its host */
     t->store.photo.due_ms = now + 1000;
     assert_int_equal(api_get(t, EXPLAIN), 200);
-    assert_string_equal(api_str(t, "why"), "The host gets no further request until then.");
+    assert_string_equal(api_str(t, "why"), "The host gets no further request for now.");
     assert_true(json_is_string(api_at(t, "next_at")));
     t->store.photo.due_ms = now - 60000;
     assert_int_equal(api_get(t, EXPLAIN), 200);
