@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "store_data.h"
 
 /* --- clients --- */
@@ -87,6 +88,7 @@ static enum pp_err read_page(const struct pp_memory_store *s, struct pp_store_cl
         r->more = r->n == r->limit;
         if (r->more)
             return PP_OK;
+        pp_assert(r->n < r->limit, "a client is added to a full page");
         if (!read_client(r, c ? c : &unknown))
             return PP_ENOMEM;
     }

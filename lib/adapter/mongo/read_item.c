@@ -70,6 +70,7 @@ static void read_tasks(struct pp_mg_thread *t, const struct pp_item *items, size
             struct pp_item_photo *p = &items[i].photos[k];
             if (p->outcome.kind != PP_OUTCOME_OPEN)
                 continue;
+            pp_assert(n < all, "items have more photos than were counted");
             places[n] = (struct pp_mg_place){p->key, (uint32_t)n};
             photos[n++] = p;
         }
@@ -173,6 +174,7 @@ static void keep_matching(struct pp_mg_thread *t, const struct pp_store_items *r
         for (size_t i = 0; match && i < n; i++, at++) {
             if (!match[i])
                 continue;
+            pp_assert(kept <= at, "more items are kept than were seen");
             l->ids[kept] = l->ids[at];
             l->docs[kept++] = l->docs[at];
         }

@@ -77,6 +77,7 @@ static void add_client(struct pp_mg_thread *t, struct pp_store_clients *r, struc
     r->more = r->n == r->limit;
     if (r->more)
         return;
+    pp_assert(r->n < r->limit, "a client is added to a full page");
     c.id = pp_mg_text(t, r->req.arena, c.id);
     r->clients[r->n++] = c;
 }

@@ -319,6 +319,7 @@ static const char *next_item(struct pp_sq_db *db, const struct pp_store_items *r
 static void add_newest(struct pp_sq_db *db, struct pp_store_items *r, int64_t client, const char *id)
 {
     const struct photo_match m = {.codes = &r->code, .n_codes = 1};
+    pp_assert(r->n < r->limit, "an item is added to a full page");
     int64_t num = pp_sq_int(db, 0, PP_Q_ITEM_NEWEST, "it", client, id);
     sqlite3_stmt *st = pp_sq_bind(db, PP_Q_ITEM_READ, "i", num);
     if (!pp_sq_row(db, st)) /* the rest of a deleted item */
