@@ -133,6 +133,7 @@ enum pp_err pp_wire_params_reload(struct pp_wire_params *w, const struct pp_conf
     p->client_rpm = c->clients.rpm == PP_CONFIG_NONE ? 0 : bounded(c->clients.rpm);
     p->client_concurrency = bounded(c->clients.concurrency);
     p->counters_flush_ms = c->counters.flush_ms;
+    p->photo_views = c->counters.photo_views;
     p->router_interval_ms = c->router.interval_ms;
     p->router_half_life_ms = c->router.half_life_ms;
     p->router_min_samples = bounded(c->router.min_samples);

@@ -10,6 +10,7 @@
 #include "api/endpoints.h"
 #include "api/handler.h"
 #include "base/check.h"
+#include "counters/photo_views.h"
 #include "pipeline/accept/accept.h"
 
 static const struct pp_endpoint endpoints[] = {
@@ -196,6 +197,7 @@ static void close_parts(struct pp_api *api)
 {
     pp_health_close(api->health);
     pp_photos_close(api->photos);
+    pp_photo_views_close(api->views);
     pp_acceptor_close(api->acceptor);
     pp_subscribers_close(api);
     free(api->queue);
@@ -214,12 +216,13 @@ static bool open_parts(struct pp_api *api)
     if (!(o->roles & PP_ROLE_API) || !listed || !api->health || !api->callers)
         return listed && api->health && api->callers;
     api->photos = pp_photos_open(api);
+    api->views = o->counters ? pp_photo_views_open(o->loop, o->log, o->counters) : NULL;
     api->acceptor = pp_acceptor_open(&(struct pp_acceptor_options){.loop = o->loop,
                                                                    .params = o->params,
                                                                    .metrics = o->metrics,
                                                                    .ingest = o->ingest,
                                                                    .publisher = o->publisher});
-    return api->photos && api->acceptor;
+    return api->photos && api->acceptor && (api->views || !o->counters);
 }
 
 struct pp_api *pp_api_open(const struct pp_api_options *options)
@@ -265,12 +268,14 @@ bool pp_api_idle(const struct pp_api *api)
 {
     pp_assert(pp_list_empty(&api->polls) || api->calls > 0, "a long-poll waits without a call");
     return api->calls == api->reading && api->streams == 0 && !pp_photos_busy(api->photos) &&
-           !pp_health_busy(api->health) && (!api->acceptor || pp_acceptor_busy(api->acceptor) == 0);
+           !pp_photo_views_busy(api->views) && !pp_health_busy(api->health) &&
+           (!api->acceptor || pp_acceptor_busy(api->acceptor) == 0);
 }
 
 void pp_api_drain(struct pp_api *api)
 {
     api->draining = true;
+    pp_photo_views_drain(api->views);
 }
 
 void pp_api_end(struct pp_api *api)

@@ -92,8 +92,9 @@ struct pp_api *pp_api_open(const struct pp_api_options *options);
 uint64_t pp_api_replay_memory(const struct pp_params *params);
 /* Returns the handler for the HTTP server; it lives as long as the API. */
 const struct pp_http_handler *pp_api_handler(struct pp_api *api);
-/* Returns true if no call, stream, long-poll or readiness probe is in flight. A call whose body has
- * not arrived is not in flight: its connection may be closed. */
+/* Returns true if no call, stream, long-poll or readiness probe is in flight and, while the process
+ * drains, all views of photos are counted. A call whose body has not arrived is not in flight: its
+ * connection may be closed. */
 bool pp_api_idle(const struct pp_api *api);
 /* Tells the API that the process drains: from now on /readyz answers 503, and connections close
  * after their answer. Requests are still answered. */

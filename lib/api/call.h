@@ -81,8 +81,9 @@ struct pp_api {
     struct pp_callers *callers;
     struct pp_acceptor *acceptor; /* NULL without the role api */
     struct pp_health *health;
-    struct pp_photos *photos; /* NULL without the role api */
-    char *queue;              /* the latest answer of GET /v1/queue, which is shown again for a short time */
+    struct pp_photos *photos;     /* NULL without the role api */
+    struct pp_photo_views *views; /* NULL without counters */
+    char *queue; /* the latest answer of GET /v1/queue, which is shown again for a short time */
     size_t queue_n;
     int64_t queue_ms;                    /* when it was made, in ms of the loop's clock */
     struct pp_list polls;                /* the long-polls of GET /v1/events that wait (event_places.h) */

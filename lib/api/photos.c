@@ -8,6 +8,7 @@
 #include "api/handler.h"
 #include "base/ledger.h"
 #include "core/sniff.h"
+#include "counters/photo_views.h"
 #include "runtime/lane.h"
 
 struct pp_photos {
@@ -97,6 +98,17 @@ static void give_piece(struct reader *r)
     server->ops->feed(server, &r->source, piece, r->n, r->err);
 }
 
+/* Counts a view when the answer begins with the photo's first byte: a reader that resumes, or reads
+ * in parts, counts once. */
+static void count_view(const struct pp_call *call)
+{
+    const struct photo_state *s = call->state;
+
+    pp_assert(call->req->method == PP_GET, "only a GET reads a photo");
+    if (call->o->params->photo_views && s->from == 0)
+        pp_photo_views_count(call->api->views, s->hex);
+}
+
 /* The first piece is read: begins the answer. */
 static void begin_answer(struct reader *r)
 {
@@ -105,6 +117,7 @@ static void begin_answer(struct reader *r)
     r->call = NULL;
     pp_account_give(r->account, PP_HTTP_PIECE_MAX);
     if (r->err == PP_OK) {
+        count_view(call);
         send_photo(call, r);
         return;
     }

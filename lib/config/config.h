@@ -224,6 +224,7 @@ struct pp_config {
     } router;
     struct {
         int64_t flush_ms;
+        bool photo_views;
     } counters;
     struct {
         int64_t retention_ms;

@@ -245,6 +245,8 @@ P(COUNT_OR_NULL, "events.max_subscribers_per_key", events.max_subscribers_per_ke
 
 P(DURATION, "counters.flush", counters.flush_ms, "2s", MS(100), MIN(1), LIVE,
   "How often a fleet stores pending increments; one process stores each at once.")
+P(BOOL, "counters.photo_views", counters.photo_views, "off", 0, 0, LIVE,
+  "Count GET /v1/photos/{sha256} in the counter photo:<sha256>, except later parts of a photo. A crash loses the last second.")
 
 C(URL, "amqp.url", amqp.url, "none", "none|amqp://HOST|amqps://HOST", SECRET,
   "The broker that gets every result: amqp://[USER[:PASSWORD]@]HOST[:PORT][/VHOST].")

@@ -381,8 +381,8 @@ static void the_cache_loses_its_data(void **state)
     assert_int_equal(cnt_day(k, 0, "a", CNT_DAY), 7);
 }
 
-/* It loses them while a flush is on its way to the store. What is read there before the flush arrives
- * must not stay in the cache. */
+/* It loses them while a flush is on its way to the store. What is read there before the flush
+ * arrives must not stay in the cache. */
 static void the_cache_loses_its_data_during_a_flush(void **state)
 {
     struct counters_kit *k = *state;

@@ -25,7 +25,7 @@ LAYERS = {
                      SSL | {"jansson.h", "zlib.h", "pthread.h"}),
     "lib/events": ({"photopool", "base", "core", "format", "runtime", "events", "pipeline"}, SSL),
     "lib/counters": ({"photopool", "base", "core", "runtime", "counters", "pipeline"}, set()),
-    "lib/api": ({"photopool", "base", "core", "format", "runtime", "events", "api", "pipeline"},
+    "lib/api": ({"photopool", "base", "core", "format", "runtime", "events", "counters", "api", "pipeline"},
                 SSL | {"jansson.h", "zlib.h"}),
     "cmd/photopool": ({"photopool", "base", "core", "format", "runtime", "config", "events", "api", "pipeline"},
                       {"curl/curl.h", "jansson.h", "csv.h", "zlib.h"}),

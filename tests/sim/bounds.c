@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "counters/counters.h"
 #include "events/hub_internal.h"
 #include "fleet.h"
 #include "http.h"
@@ -44,10 +45,10 @@ static const char *const names[BOUNDS] = {
 
 enum {
     SUSPECTS = 1, /* a suspect runs beside the transfers of its tier */
-    /* Each stage has one request in flight, or some; a request to the API has one. Of the store,
-     * each relay reads, and saves, and the leader moves the tasks of all routes that have changed
-     * their tier at once. Of Redis, the acceptor has up to two for each post: the append, and one
-     * of the journal. */
+    /* Each stage has one request in flight, or some; a request to the API or about counters has
+     * one. Of the store, each relay reads, and saves, and the leader moves the tasks of all routes
+     * that have changed their tier at once. Of Redis, the acceptor has up to two for each post: the
+     * append, and one of the journal. */
     CALLS_OF_STAGES = 24,
     ROUTES_OF_A_CLIENT = 3, /* as many as hosts (import.c) */
     CALLS_OF_A_RELAY = 4,
@@ -125,7 +126,8 @@ void sim_bounds_process(void *data)
 
     if (n->part != part) /* it has crashed or ended */
         return;
-    uint64_t calls = CALLS_OF_STAGES + sim_http_in_flight(part->http);
+    uint64_t calls =
+        CALLS_OF_STAGES + sim_http_in_flight(part->http) + pp_fleet_counters_busy(p->fleet_counters);
     uint64_t to_store = CALLS_OF_A_RELAY * (RELAYS + s->hooks) + ROUTES_OF_A_CLIENT * s->clients;
     uint64_t posts = part->acceptor ? pp_acceptor_busy(part->acceptor) : 0;
     if (p->claimer)

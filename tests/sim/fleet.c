@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "bounds.h"
 #include "common.h"
+#include "counts.h"
 #include "due.h"
 #include "import.h"
 #include "judge.h"
@@ -142,8 +143,10 @@ static void open_servers(struct sim_fleet *f)
                                                                               .data = &f->redis_weather});
     f->blobs = pp_memory_blobs_new(&(struct pp_memory_blobs_options){.now_ms = server_now, .data = w});
     f->broker = pp_memory_broker_new();
+    f->counter_cache = pp_memory_counter_cache_new();
+    f->counter_store = pp_memory_counter_store_new();
     pp_assert(f->store && f->deliveries && f->coordinator && f->ingest && f->filter && f->events &&
-                  f->blobs && f->broker,
+                  f->blobs && f->broker && f->counter_cache && f->counter_store,
               "the simulator needs memory");
 }
 
@@ -233,6 +236,7 @@ struct sim_fleet *sim_fleet_open(const struct sim_swarm *swarm, const struct sim
     add_nodes(f, swarm->others, PP_ROLE_DELIVER | PP_ROLE_CRON, "deliver");
     f->imports = sim_imports_open(f);
     f->readers = sim_readers_open(f);
+    f->counts = sim_counts_open(f);
     sim_settings_open(f);
     sim_faults_begin(f);
     return f;

@@ -10,12 +10,13 @@
  * breaks them, upgrade.c replaces them, embedded.c has the process of `photopool up`, import.c
  * posts batches, shares.c changes share.servers, order.c cancels and replays batches, reader.c
  * reads events, hooks.c gets posts, settings.c changes limits, judge.c checks the rules, common.c
- * those of shared outcomes, bounds.c the bounds.
+ * those of shared outcomes, bounds.c the bounds, counts.c increments counters.
  */
 #ifndef PP_SIM_FLEET_H
 #define PP_SIM_FLEET_H
 
 #include "adapter/memory/blobs.h"
+#include "adapter/memory/counters.h"
 #include "adapter/memory/delivery.h"
 #include "adapter/memory/event_log.h"
 #include "adapter/memory/filter.h"
@@ -45,6 +46,7 @@ struct sim_legal;
 struct sim_patience;
 struct sim_common;
 struct sim_bounds;
+struct sim_counts;
 struct sim_http;
 struct sim_setting;
 struct sim_fleet;
@@ -98,6 +100,8 @@ struct sim_fleet {
     struct sim_shares shares;
     struct pp_memory_delivery *deliveries;
     struct pp_memory_blobs *blobs;
+    struct pp_memory_counter_cache *counter_cache;
+    struct pp_memory_counter_store *counter_store;
     struct pp_memory_broker *broker;
     struct sim_node nodes[SIM_PROCESSES_MAX];
     size_t n_nodes;
@@ -112,6 +116,7 @@ struct sim_fleet {
     struct sim_readers *readers;
     struct sim_hooks *hooks;
     struct sim_orders *orders;
+    struct sim_counts *counts;
     struct sim_setting *settings; /* by client */
     uint64_t faults;              /* besides those of the weathers and of the hosts */
     int64_t disturbed_ms;         /* the latest fault that keeps processes from hearing each other */

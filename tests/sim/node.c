@@ -143,6 +143,30 @@ static enum pp_err open_filter(struct sim_part *part)
     return pp_memory_filter_open(part->loop, f->filter, &part->to_redis.line, &part->p.filter);
 }
 
+/* Opens the cache and the store of counters, for the roles that use them. */
+static enum pp_err open_counters(struct sim_part *part)
+{
+    struct sim_fleet *f = part->node->fleet;
+    struct pp_pipeline *p = &part->p;
+    enum pp_err err;
+
+    if (f->swarm.counts_every_ms == 0 || f->swarm.embedded ||
+        !(part->node->roles & (PP_ROLE_API | PP_ROLE_CRON)))
+        return PP_OK;
+    err = pp_memory_counter_cache_open(part->loop, f->counter_cache, &part->to_redis.line, &p->counter_cache);
+    return err != PP_OK ? err
+                        : pp_memory_counter_store_open(part->loop, f->counter_store, &part->to_store.line,
+                                                       &p->counter_store);
+}
+
+static void close_counters(struct pp_pipeline *p)
+{
+    if (!p->counter_cache)
+        return;
+    p->counter_cache->ops->close(p->counter_cache);
+    p->counter_store->ops->close(p->counter_store);
+}
+
 static void open_ports(struct sim_part *part)
 {
     struct sim_fleet *f = part->node->fleet;
@@ -154,6 +178,7 @@ static void open_ports(struct sim_part *part)
     err = err == PP_OK ? sim_shares_port(part) : err;
     err = err == PP_OK ? open_queue(part) : err;
     err = err == PP_OK ? open_filter(part) : err;
+    err = err == PP_OK ? open_counters(part) : err;
     err = err == PP_OK ? pp_memory_event_log_open(loop, f->events, &part->to_redis.line, &p->events) : err;
     err = err == PP_OK ? pp_memory_delivery_open(loop, f->deliveries, &part->to_store.line, &p->deliveries)
                        : err;
@@ -284,6 +309,7 @@ static void on_closing(void *data)
         p->dedupe->ops->close(p->dedupe);
     if (p->filter)
         p->filter->ops->close(p->filter);
+    close_counters(p);
     p->coordinator->ops->close(p->coordinator);
     p->ingest->ops->close(p->ingest);
     p->store->ops->close(p->store);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "counts.h"
 #include "import.h"
 #include "order.h"
 #include "page.h"
@@ -34,7 +35,7 @@ static bool is_done(struct sim_fleet *f)
     sim_judge_look(f->judge);
     return sim_imports_open_posts(f->imports) == 0 && sim_orders_open_ones(f->orders) == 0 &&
            sim_judge_missing(f->judge) == 0 && sim_stream_missing(f->stream) == 0 &&
-           sim_readers_behind(f->readers) == 0 && !sim_sums_behind(f);
+           sim_readers_behind(f->readers) == 0 && !sim_sums_behind(f) && !sim_counts_behind(f->counts);
 }
 
 static bool is_broken(const struct sim_fleet *f)
@@ -89,6 +90,13 @@ static void check_end(struct sim_fleet *f)
     sim_stream_end(f->stream);
     sim_readers_end(f->readers);
     sim_sums_end(f);
+    sim_counts_end(f->counts);
+}
+
+static void stop_callers(struct sim_fleet *f)
+{
+    sim_imports_stop(f->imports);
+    sim_counts_stop(f->counts);
 }
 
 static void simulate(struct watch *w, const struct sim_swarm *swarm)
@@ -99,7 +107,7 @@ static void simulate(struct watch *w, const struct sim_swarm *swarm)
 
     while (!ends && w->now < swarm->busy_ms) {
         if (w->now >= posted)
-            sim_imports_stop(f->imports);
+            stop_callers(f);
         ends = !go_on(w);
     }
     if (ends)
@@ -108,7 +116,7 @@ static void simulate(struct watch *w, const struct sim_swarm *swarm)
     sim_judge_calm(f->judge);
     while (!ends && w->now < posted)
         ends = !go_on(w);
-    sim_imports_stop(f->imports);
+    stop_callers(f);
     int64_t end = w->now + sim_judge_bound_ms(f->judge);
     while (!ends && w->now < end && !is_done(f))
         ends = !go_on(w);

@@ -171,6 +171,16 @@ static void draw_host_places(struct sim_swarm *s)
     s->host_places = pp_rng_below(&r, 5) == 0 ? between(&r, 1, 8) : 0;
 }
 
+/* In some fleets callers count. This draw has random numbers of its own, and in other fleets no
+ * part of counters runs. */
+static void draw_counts(struct sim_swarm *s)
+{
+    struct pp_rng r;
+
+    pp_rng_seed(&r, s->seed ^ UINT64_C(0x636f756e7473));
+    s->counts_every_ms = !s->embedded && pp_rng_below(&r, 6) == 0 ? between(&r, 300, 2000) : 0;
+}
+
 struct sim_swarm sim_swarm_draw(uint64_t seed, int64_t busy_ms)
 {
     static const int64_t leases[] = {3000, 5000, 10000, 30000};
@@ -212,6 +222,7 @@ struct sim_swarm sim_swarm_draw(uint64_t seed, int64_t busy_ms)
     draw_outages(&s);
     draw_common(&s);
     draw_host_places(&s);
+    draw_counts(&s);
     return s;
 }
 
@@ -314,6 +325,7 @@ static const struct sim_field fields[] = {
     FAULT(host_places, 1000),
     FAULT(weights, 100),
     OTHER(filter_age_ms, 1, DAY_MS),
+    FAULT(counts_every_ms, DAY_MS),
 #undef FIELD
 #undef SIZE
 #undef FAULT

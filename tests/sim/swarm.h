@@ -64,6 +64,7 @@ struct sim_swarm {
     uint32_t host_places;          /* hosts.concurrency; 0: off */
     uint32_t weights;              /* workers have weights from 1 to this; 0: as 1 */
     int64_t filter_age_ms;
+    int64_t counts_every_ms; /* the mean time between two requests about counters; 0: none */
 };
 
 /* Draws a swarm from its seed. */

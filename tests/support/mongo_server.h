@@ -17,9 +17,9 @@ void mongo_server_start(char **argv);
 
 /* Returns the URL of a database that no other test uses. It is valid until the process ends. */
 const char *mongo_server_database(void);
-/* Returns the URL of a database without documents, but with the collections and indexes of an earlier
- * call: to create them takes a second. Each call empties the same database, so close the stores of
- * the earlier call first. It is valid until the process ends. */
+/* Returns the URL of a database without documents, but with the collections and indexes of an
+ * earlier call: to create them takes a second. Each call empties the same database, so close the
+ * stores of the earlier call first. It is valid until the process ends. */
 const char *mongo_server_emptied(void);
 /* Returns `url` with the address 127.0.0.1:port of a proxy in place of the server's, and with a
  * direct connection. */

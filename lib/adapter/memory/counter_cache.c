@@ -127,8 +127,8 @@ static void add_day(struct days *d, int32_t day, int64_t n)
 }
 
 /* Takes the sum of a counter that the caller has read from the store in this generation, and caches
- * it. Before the first take it is not cached: if the server has lost its data, a flush may still be on
- * its way to the store. */
+ * it. Before the first take it is not cached: if the server has lost its data, a flush may still be
+ * on its way to the store. */
 static void fill(const struct pp_memory_counter_cache *s, struct counter *c,
                  const struct pp_counter_stored *stored, int64_t generation)
 {
@@ -519,4 +519,13 @@ void pp_memory_counter_cache_free(struct pp_memory_counter_cache *s)
         return;
     pp_memory_counter_cache_forget(s);
     free(s);
+}
+
+void pp_memory_counter_cache_each(const struct pp_memory_counter_cache *s,
+                                  void (*cb)(void *data, const char *key, int64_t sum, bool pending),
+                                  void *data)
+{
+    for (const struct counter *c = s->counters; c; c = c->hh.next)
+        cb(data, c->key, c->cached ? c->sum : PP_COUNTER_UNKNOWN,
+           c->pending.n + c->processing.n > 0 || c->removed || c->removing);
 }

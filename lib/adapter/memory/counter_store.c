@@ -278,3 +278,12 @@ void pp_memory_counter_store_away(struct pp_memory_counter_store *s, bool away)
 {
     s->away = away;
 }
+
+void pp_memory_counter_store_each(const struct pp_memory_counter_store *s,
+                                  void (*cb)(void *data, const char *key, int64_t sum,
+                                             const struct pp_counter_month *months, size_t n),
+                                  void *data)
+{
+    for (const struct stored *c = s->counters; c; c = c->hh.next)
+        cb(data, c->key, c->sum.sum, c->months, c->n);
+}

@@ -38,4 +38,15 @@ void pp_memory_counter_cache_forget(struct pp_memory_counter_cache *server);
 /* While `away`, all requests to the store fail with PP_EIO, and change nothing. */
 void pp_memory_counter_store_away(struct pp_memory_counter_store *server, bool away);
 
+/* Call cb() for each counter of the server, for checks of invariants. `sum` of the cache:
+ * PP_COUNTER_UNKNOWN if it is not cached; `pending`: something of it is not known to be in the
+ * store. cb() must not change the server; what it gets is valid until it returns. */
+void pp_memory_counter_cache_each(const struct pp_memory_counter_cache *server,
+                                  void (*cb)(void *data, const char *key, int64_t sum, bool pending),
+                                  void *data);
+void pp_memory_counter_store_each(const struct pp_memory_counter_store *server,
+                                  void (*cb)(void *data, const char *key, int64_t sum,
+                                             const struct pp_counter_month *months, size_t n),
+                                  void *data);
+
 #endif

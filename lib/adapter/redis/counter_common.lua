@@ -60,8 +60,8 @@ end
 -- Returns the sum of a row's counter: the cached one; or the stored one with what the store lacks,
 -- if `known`, the generation before the store was read, is the present one; else nil. The second
 -- result is true if the sum is cached with this hour. The third result is false if the sum must not
--- be cached: before the first take. If Redis has lost its data, a flush may then still be on its way
--- to the store, and what was read there may lack it.
+-- be cached: before the first take. If Redis has lost its data, a flush may then still be on its
+-- way to the store, and what was read there may lack it.
 local function sum_of(r, known, now, hour)
   local cached = call('HGET', bucket(r.b), r.key)
   if cached then

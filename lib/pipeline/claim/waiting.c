@@ -11,6 +11,9 @@
 #include "pipeline/claim/claim.h"
 #include "pipeline/common/progress.h"
 
+/* Times of struct pp_served. */
+enum { SERVED_MS = 2000, SERVED_OLD_MS = 10000 };
+
 /* --- facts --- */
 
 static void finish_facts(struct pp_facts_look *look, enum pp_err err)
@@ -33,34 +36,44 @@ static int64_t permit_of(const struct pp_waiting_from *from, const char *client,
 
 /* Sets the bits of the queues that no live worker serves, and of those whose workers are busy. The
  * room of a worker that has been silent for a while counts no more, even before it is lost. */
-static void add_workers(struct pp_reason_facts *f, const struct pp_params *params,
-                        const struct pp_coord_workers *workers)
+static void set_served(struct pp_served *s, const struct pp_waiting_from *from,
+                       const struct pp_coord_workers *workers)
 {
-    f->unserved = f->busy = UINT32_MAX;
+    const struct pp_params *params = from->params;
+    int64_t n = (int64_t)workers->n, every_ms = n * n / 2, now_ms = pp_loop_wall(from->loop);
+
+    s->known = true;
+    s->read_ms = pp_loop_now(from->loop);
+    s->next_ms = s->read_ms + (every_ms > SERVED_MS ? every_ms : SERVED_MS);
+    s->unserved = s->busy = UINT32_MAX;
     for (size_t i = 0; i < workers->n; i++) {
         const struct pp_worker_info *w = &workers->workers[i];
         uint32_t serves = UINT32_C(1) << PP_QUEUE_SUSPECT;
+        if (w->draining || pp_worker_lost(w, now_ms))
+            continue;
         for (uint32_t q = 0; q < params->n_tiers; q++)
             if (pp_reason_serves(w->tiers, params->tiers[q].timeout_ms))
                 serves |= UINT32_C(1) << q;
-        if (w->draining || pp_worker_lost(w, f->now_ms))
-            continue;
-        f->unserved &= ~serves;
-        if (w->in_flight < w->capacity && f->now_ms - w->seen_at <= PP_WORKER_GONE_MS)
-            f->busy &= ~serves;
+        s->unserved &= ~serves;
+        if (w->in_flight < w->capacity && now_ms - w->seen_at <= PP_WORKER_GONE_MS)
+            s->busy &= ~serves;
     }
 }
 
-/* Sets the facts. Without `workers`, the tiers count as served, and the workers as busy. */
-static void set_facts(struct pp_facts_look *look, const struct pp_coord_workers *workers)
+/* Sets the facts. If the workers are not known, the tiers count as served, and the workers as
+ * busy. */
+static void set_facts(struct pp_facts_look *look, const struct pp_served *served)
 {
     const struct pp_waiting_from *from = look->from;
     const struct pp_params *params = from->params;
+    bool known = served->known && pp_loop_now(from->loop) - served->read_ms <= SERVED_OLD_MS;
 
     for (size_t i = 0; i < look->n; i++) {
         struct pp_reason_facts *f = &look->facts[i];
-        *f = (struct pp_reason_facts){
-            .busy = UINT32_MAX, .rpm = params->client_rpm, .now_ms = pp_loop_wall(from->loop)};
+        *f = (struct pp_reason_facts){.unserved = known ? served->unserved : 0,
+                                      .busy = known ? served->busy : UINT32_MAX,
+                                      .rpm = params->client_rpm,
+                                      .now_ms = pp_loop_wall(from->loop)};
         for (uint32_t q = 0; q < params->n_tiers && q < PP_QUEUES; q++)
             f->transfer_ms[q] = params->tiers[q].timeout_ms;
         for (size_t k = 0; k < look->settings.n; k++) {
@@ -71,8 +84,6 @@ static void set_facts(struct pp_facts_look *look, const struct pp_coord_workers 
             f->rpm = c->rpm_unlimited ? 0 : c->rpm_set ? c->rpm : f->rpm;
         }
         f->permit_ms = permit_of(from, look->clients[i], f->now_ms);
-        if (workers)
-            add_workers(f, params, workers);
     }
     finish_facts(look, PP_OK);
 }
@@ -80,18 +91,24 @@ static void set_facts(struct pp_facts_look *look, const struct pp_coord_workers 
 static void on_workers(struct pp_req *req)
 {
     struct pp_facts_look *look = req->data;
-    set_facts(look, req->err == PP_OK ? &look->workers : NULL);
+    struct pp_served read = {.known = false}, *served = look->from->served ? look->from->served : &read;
+
+    if (req->err == PP_OK)
+        set_served(served, look->from, &look->workers);
+    set_facts(look, served);
 }
 
 static void ask_workers(struct pp_facts_look *look)
 {
+    static const struct pp_served unknown;
+    const struct pp_served *served = look->from->served ? look->from->served : &unknown;
     struct pp_coordinator *c = look->from->coordinator;
 
     look->workers =
         (struct pp_coord_workers){.req = {.done = on_workers, .data = look, .arena = look->req.arena},
                                   .now_ms = pp_loop_wall(look->from->loop)};
-    if (!c || c->ops->workers(c, &look->workers) != PP_OK)
-        set_facts(look, NULL);
+    if (pp_loop_now(look->from->loop) < served->next_ms || !c || c->ops->workers(c, &look->workers) != PP_OK)
+        set_facts(look, served);
 }
 
 static void on_settings(struct pp_req *req)

@@ -12,6 +12,15 @@
 struct pp_claimer;
 struct pp_progress;
 
+/* What a process has read of the workers, for requests that every process of a fleet makes, such as
+ * batch events. It is read again after 2 s, and later in a large fleet: n processes that read n
+ * workers each n * n / 2 ms read 2,000 a second in all. What is older than 10 s does not count. */
+struct pp_served {
+    bool known;
+    int64_t read_ms, next_ms; /* loop times: when it was read, and when to read it again */
+    uint32_t unserved, busy;  /* as in struct pp_reason_facts */
+};
+
 /* What both requests below need. All of it outlives them. */
 struct pp_waiting_from {
     struct pp_task_store *store;
@@ -20,6 +29,7 @@ struct pp_waiting_from {
     struct pp_progress *progress;
     const struct pp_params *params;
     struct pp_loop *loop;
+    struct pp_served *served; /* the requests keep it; NULL: each of them reads the workers */
 };
 
 /* A request for the facts about clients. If the store or the coordinator does not answer, the facts

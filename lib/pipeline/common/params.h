@@ -88,6 +88,7 @@ struct pp_params {
     uint32_t max_items, max_photos_per_item;
     int64_t idempotency_ms, results_ms;
     int64_t counters_flush_ms; /* pending increments of counters are stored this often; reloadable */
+    bool photo_views;          /* GET /v1/photos/{sha256} counts; reloadable */
     /* --- parameters of events and delivery --- */
     uint32_t max_posts; /* all webhooks together have at most this many posts in flight */
     uint32_t max_subscribers;

@@ -59,6 +59,7 @@ struct moved {
 struct pp_batch_events {
     const struct pp_deliverer_options *o;
     struct pp_waiting_from from;
+    struct pp_served served;
     const struct pp_election *election;
     struct pp_timer *timer;
     bool started, stopped; /* `started` is true if the cursor has been read */
@@ -421,7 +422,8 @@ struct pp_batch_events *pp_batch_events_open(const struct pp_deliverer_options *
                                        .coordinator = o->coordinator,
                                        .progress = o->progress,
                                        .params = o->params,
-                                       .loop = o->loop};
+                                       .loop = o->loop,
+                                       .served = &b->served};
     b->election = election;
     const struct pp_ask ask = {.loop = o->loop, .log = o->log, .key = "sink", .value = SINK, .data = b};
     b->cursor_ask = b->read_ask = b->save_ask = ask;
