@@ -214,17 +214,16 @@ int pp_cmd_resume(int argc, char **argv)
     return set_paused(argc, argv, resume_help, false);
 }
 
-/* --- `photopool clients`: the clients with settings --- */
+/* --- `photopool clients`: the clients with settings or batches --- */
 
-static const char clients_help[] =
-    "Usage: photopool clients [--paused] [--prefix P] [--limit N]\n\n"
-    "Shows the clients that have settings of their own. All others have the defaults.\n\n"
-    "  --paused     only clients that are paused\n"
-    "  --prefix P   only clients whose ids begin with P\n"
-    "  --limit N    at most N clients (default 100)\n\n"
-    "Examples:\n"
-    "  photopool clients --paused\n"
-    "  photopool clients --json | jq -r 'select(.rpm == null) | .client'\n";
+static const char clients_help[] = "Usage: photopool clients [--paused] [--prefix P] [--limit N]\n\n"
+                                   "Shows the clients that have settings of their own, or batches.\n\n"
+                                   "  --paused     only clients that are paused\n"
+                                   "  --prefix P   only clients whose ids begin with P\n"
+                                   "  --limit N    at most N clients (default 100)\n\n"
+                                   "Examples:\n"
+                                   "  photopool clients --paused\n"
+                                   "  photopool clients --json | jq -r 'select(.rpm == null) | .client'\n";
 
 static void add_client(struct pp_table *t, const json_t *c)
 {

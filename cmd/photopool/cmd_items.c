@@ -1,4 +1,6 @@
-/* cmd_items.c: `photopool item` shows what became of one item; `photopool cancel` ends a batch. */
+/* cmd_items.c: `photopool item` shows what became of one item, `photopool items` of the items of a
+ * client; `photopool refresh` fetches an item again; `photopool cancel` ends a batch. */
+#include "list.h"
 #include "show.h"
 #include "table.h"
 #include "tally.h"
@@ -83,6 +85,78 @@ int pp_cmd_item(int argc, char **argv)
         pp_print_json(answer);
     else if (code == PP_EXIT_DONE)
         show_item(&cli, answer);
+    return pp_client_finish(&cli, code);
+}
+
+/* --- `photopool items`: the items of a client --- */
+
+static const char items_help[] =
+    "Usage: photopool items CLIENT [--status S] [--code C] [--prefix TEXT]\n\n"
+    "Lists the items of a client in the order of their ids, each with its newest revision.\n\n"
+    "  --status S      only items that are open, complete, partial, failed, cancelled or superseded\n"
+    "  --code C        only items with a photo that failed with this code (http_404, body_timeout ...)\n"
+    "  --prefix TEXT   only items whose ids begin with this\n"
+    "  --limit N       at most N items\n\n"
+    "Examples:\n"
+    "  photopool items 42 --status open\n"
+    "  photopool items 42 --code http_404 --prefix ad-1\n"
+    "  photopool items 42 --status failed --json | jq -r .data.item\n";
+
+int pp_cmd_items(int argc, char **argv)
+{
+    struct pp_list_spec list = {"items", -1, pp_item_columns, PP_ITEM_COLUMNS, pp_add_item};
+    struct pp_cli cli;
+    struct pp_buf path;
+    const char *status = NULL, *failure = NULL, *prefix = NULL;
+    const struct pp_opt opts[] = {
+        {"status", PP_OPT_TEXT, &status},
+        {"code", PP_OPT_TEXT, &failure},
+        {"prefix", PP_OPT_TEXT, &prefix},
+        {"limit", PP_OPT_COUNT, &list.max, 1, INT64_MAX},
+    };
+    const struct pp_cli_spec spec = {items_help, opts, sizeof opts / sizeof *opts, 1, 1, "CLIENT"};
+    int code = pp_cli_parse(&cli, argc, argv, &spec);
+    if (code != PP_CLI_GO)
+        return code;
+    pp_path_query(pp_path(&path, "/v1/items"), "client", cli.args[0]);
+    pp_path_query(&path, "status", status);
+    pp_path_query(&path, "code", failure);
+    pp_path_query(&path, "q", prefix);
+    return pp_client_finish(&cli, pp_list_run(&cli, &path, &list));
+}
+
+/* --- `photopool refresh`: fetches an item again --- */
+
+static const char refresh_help[] =
+    "Usage: photopool refresh CLIENT ITEM\n\n"
+    "Fetches all photos of an item again, also those that are stored, as a batch of its own.\n\n"
+    "Examples:\n"
+    "  photopool refresh 42 ad-1\n";
+
+int pp_cmd_refresh(int argc, char **argv)
+{
+    struct pp_cli cli;
+    struct pp_buf path, b;
+    json_t *answer;
+    const struct pp_cli_spec spec = {refresh_help, NULL, 0, 2, 2, "CLIENT or ITEM"};
+    int code = pp_cli_parse(&cli, argc, argv, &spec);
+    if (code != PP_CLI_GO)
+        return code;
+    pp_path_part(pp_path(&path, "/v1/items"), cli.args[0]);
+    pp_path_part(&path, cli.args[1]);
+    pp_buf_puts(&path, "/refresh");
+    code = pp_client_call(&cli, "POST", &path, json_object(), &answer);
+    if (code == PP_EXIT_DONE && cli.json) {
+        pp_print_json(answer);
+    } else if (code == PP_EXIT_DONE) {
+        const char *id = pp_member(answer, "batch_id");
+        pp_buf_init(&b, 4096);
+        pp_buf_puts(&b, "batch ");
+        pp_put_clean(&b, id ? id : "-");
+        pp_buf_putc(&b, '\n');
+        pp_term_put(&cli.out, &b);
+        json_decref(answer);
+    }
     return pp_client_finish(&cli, code);
 }
 

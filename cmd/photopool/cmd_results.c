@@ -1,9 +1,7 @@
 /* cmd_results.c: `photopool results`: prints the results of a batch, page by page. Into a pipe it
  * prints each result as the server's text, byte for byte, one per line. */
 #include "list.h"
-#include "tally.h"
-
-#include <inttypes.h>
+#include "show.h"
 
 static const char help[] =
     "Usage: photopool results BATCH [--status S] [--code C] [--photos]\n\n"
@@ -18,32 +16,6 @@ static const char help[] =
     "  photopool results b_01JD3Z --photos --table | grep http_404\n"
     "  photopool results b_01JD3Z --json | jq -r '.data.photos[] | select(.error) | [.url, .error.code] | "
     "@tsv'\n";
-
-/* Appends a table cell with the number of stored photos, such as "2 of 3", and the first photo that
- * failed. */
-static void put_photos(struct pp_table *t, const json_t *photos)
-{
-    const json_t *error;
-    struct pp_buf b;
-    size_t stored = pp_photos_stored(photos, &error);
-    pp_table_printf(t, "%zu of %zu", stored, json_array_size(photos));
-    const char *code = pp_member(error, "code"), *detail = pp_member(error, "detail");
-    pp_buf_init(&b, 4096);
-    if (code)
-        pp_buf_printf(&b, "%s: %s", code, detail ? detail : "");
-    pp_table_cell(t, PP_RED, b.p ? b.p : "");
-    pp_buf_fini(&b);
-}
-
-static void add_result(struct pp_table *t, const json_t *result)
-{
-    const json_t *data = json_object_get(result, "data");
-    const char *status = pp_member(data, "status");
-    pp_table_cell(t, PP_PLAIN, pp_member(data, "item"));
-    pp_table_printf(t, "%" PRId64, (int64_t)json_integer_value(json_object_get(data, "revision")));
-    pp_table_cell(t, pp_style_of(status ? status : ""), status);
-    put_photos(t, json_object_get(data, "photos"));
-}
 
 /* Adds a row for each photo of the item that has no bytes. */
 static void add_photos(struct pp_table *t, const json_t *result)
@@ -67,17 +39,12 @@ static void add_photos(struct pp_table *t, const json_t *result)
 
 int pp_cmd_results(int argc, char **argv)
 {
-    static const struct pp_column columns[] = {{"ITEM", .flexible = true},
-                                               {"REVISION", .right = true},
-                                               {"STATUS"},
-                                               {"PHOTOS", .right = true},
-                                               {"FIRST ERROR", .flexible = true}};
     static const struct pp_column photo_columns[] = {{"ITEM", .flexible = true, .keep = 12},
                                                      {"OUTCOME", .drop = 2},
                                                      {"CODE"},
                                                      {"ASKED", .drop = 1},
                                                      {"URL", .flexible = true, .keep = 24}};
-    struct pp_list_spec list = {"results", -1, columns, sizeof columns / sizeof *columns, add_result};
+    struct pp_list_spec list = {"results", -1, pp_item_columns, PP_ITEM_COLUMNS, pp_add_item};
     struct pp_cli cli;
     struct pp_buf path;
     const char *status = NULL, *failure = NULL;

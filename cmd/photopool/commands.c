@@ -22,6 +22,9 @@ const struct pp_command pp_commands[] = {
     {"status", "[BATCH] [--follow]", "how far a batch is, or the latest batches", pp_cmd_status},
     {"results", "BATCH", "what became of its items", pp_cmd_results},
     {"item", "CLIENT ITEM", "what became of one item, or what it waits for", pp_cmd_item},
+    {"items", "CLIENT [--status S] [--prefix TEXT]", "a client's items, and what became of them",
+     pp_cmd_items},
+    {"refresh", "CLIENT ITEM", "fetch all photos of an item again", pp_cmd_refresh},
     {"cancel", "BATCH", "start no more requests for a batch", pp_cmd_cancel},
     {"replay", "BATCH [--code C] [--domain D]", "fetch again what failed", pp_cmd_replay},
 
@@ -33,7 +36,7 @@ const struct pp_command pp_commands[] = {
     {"Operation", NULL, NULL, NULL},
     {"photo", "--client ID URL", "what is known of a photo, and its last attempts", pp_cmd_photo},
     {"explain", "--client ID URL", "what would happen to a photo now, and why", pp_cmd_explain},
-    {"clients", "[--paused]", "the clients with settings of their own", pp_cmd_clients},
+    {"clients", "[--paused]", "the clients, and their settings", pp_cmd_clients},
     {"limits", "CLIENT [--rpm N]", "show or change a client's limits", pp_cmd_limits},
     {"pause", "CLIENT", "start no requests for a client", pp_cmd_pause},
     {"resume", "CLIENT", "start them again", pp_cmd_resume},

@@ -2,8 +2,9 @@
  * elsewhere. */
 #include "show.h"
 
-#include "table.h"
+#include "tally.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 enum { SHOW_MAX = 16 * 1024 * 1024, CELL_BYTES = 4096, DEPTH_MAX = 8 };
@@ -229,4 +230,55 @@ int pp_show_call(struct pp_cli *cli, const char *method, struct pp_buf *path, js
     if (code == PP_EXIT_DONE)
         pp_show_answer(cli, answer);
     return code;
+}
+
+/* --- items --- */
+
+const struct pp_column pp_item_columns[PP_ITEM_COLUMNS] = {{"ITEM", .flexible = true},
+                                                           {"REVISION", .right = true},
+                                                           {"STATUS"},
+                                                           {"PHOTOS", .right = true},
+                                                           {"FIRST ERROR", .flexible = true}};
+
+/* Returns why the first open photo waits, or NULL. */
+static const char *first_waiting(const json_t *photos)
+{
+    size_t i;
+    json_t *photo;
+    json_array_foreach(photos, i, photo)
+    {
+        if (pp_member(photo, "waiting"))
+            return pp_member(photo, "waiting");
+    }
+    return NULL;
+}
+
+/* Adds two cells: the number of stored photos, such as "2 of 3", and the first photo that failed,
+ * or else what the first open one waits for. */
+static void put_photos(struct pp_table *t, const json_t *photos)
+{
+    const json_t *error;
+    struct pp_buf b;
+    size_t stored = pp_photos_stored(photos, &error);
+    pp_table_printf(t, "%zu of %zu", stored, json_array_size(photos));
+    const char *code = pp_member(error, "code"), *detail = pp_member(error, "detail");
+    const char *waiting = code ? NULL : first_waiting(photos);
+    pp_buf_init(&b, CELL_BYTES);
+    if (code)
+        pp_buf_printf(&b, "%s: %s", code, detail ? detail : "");
+    if (waiting)
+        pp_buf_printf(&b, "waiting: %s", waiting);
+    pp_table_cell(t, code ? PP_RED : PP_PLAIN, b.p ? b.p : "");
+    pp_buf_fini(&b);
+}
+
+void pp_add_item(struct pp_table *t, const json_t *item)
+{
+    const json_t *result = json_object_get(item, "data"), *data = result ? result : item;
+    const char *status = pp_member(data, "status");
+    pp_table_cell(t, PP_PLAIN, pp_member(data, "item"));
+    pp_table_printf(t, "%" PRId64, (int64_t)json_integer_value(json_object_get(data, "revision")));
+    bool open = status && strcmp(status, "open") == 0; /* an open breaker is bad, an open item is not */
+    pp_table_cell(t, open ? PP_PLAIN : pp_style_of(status ? status : ""), status);
+    put_photos(t, json_object_get(data, "photos"));
 }

@@ -4,12 +4,19 @@
 #define PHOTOPOOL_SHOW_H
 
 #include "client.h"
+#include "table.h"
 
 /* Appends the object: scalars aligned, objects indented below their name, and lists of objects as
  * tables. */
 void pp_show_object(struct pp_buf *b, const json_t *o, size_t width, bool colour);
 /* Appends a table with a column for each name in the first object (at most PP_TABLE_COLUMNS). */
 void pp_show_table(struct pp_buf *b, const json_t *list, size_t width, bool colour);
+
+/* The columns of a list of items, and a function that adds a cell for each of them: of a result, or
+ * of an item that is open. */
+enum { PP_ITEM_COLUMNS = 5 };
+extern const struct pp_column pp_item_columns[PP_ITEM_COLUMNS];
+void pp_add_item(struct pp_table *t, const json_t *item);
 
 /* Flags for jansson: numbers keep all the digits that they were read with. */
 #define PP_JSON_LINE (JSON_COMPACT | JSON_REAL_PRECISION(15))

@@ -12,9 +12,6 @@
 
 #define HOUR_S 3600
 
-/* An answer counts about PHOTOS_READ open photos in all, at least PHOTOS_LEAST of each batch. */
-enum { PHOTOS_READ = 8000, PHOTOS_LEAST = 50 };
-
 static void ask_store(struct pp_call *call);
 
 static void on_planned(struct pp_call *call)
@@ -98,12 +95,8 @@ struct pp_batch pp_batch_of_entry(const struct pp_ingest_entry *entry)
 void pp_batch_look(struct pp_call *call, struct pp_waiting_look *look, const struct pp_batch *batches,
                    size_t n, void (*on_looked)(struct pp_call *call))
 {
-    size_t photos = PHOTOS_READ / (n > 0 ? n : 1);
-
-    *look = (struct pp_waiting_look){.from = &call->api->waiting_from,
-                                     .batches = batches,
-                                     .n = n,
-                                     .photos = photos > PHOTOS_LEAST ? photos : PHOTOS_LEAST};
+    *look = (struct pp_waiting_look){
+        .from = &call->api->waiting_from, .batches = batches, .n = n, .photos = pp_waiting_photos(n)};
     pp_call_prepare(call, &look->req, "reading why photos wait", on_looked, &call->arena);
     pp_call_sent(call, pp_waiting_look(look));
 }

@@ -36,6 +36,9 @@ struct pp_batch pp_batch_of_entry(const struct pp_ingest_entry *entry);
 /* Reads the pace of batches of the store, then calls on_looked(call). */
 void pp_batch_look(struct pp_call *call, struct pp_waiting_look *look, const struct pp_batch *batches,
                    size_t n, void (*on_looked)(struct pp_call *call));
+/* Sets `client` and `id` of a request for the item that the path names. Returns false if there can
+ * be no such item, or the key may not see it; the call has then been answered. */
+bool pp_item_named(struct pp_call *call, struct pp_store_item *out);
 /* Answers a post with the acceptor's verdict; post->data is the call. The verdict must not be
  * PP_POST_NOTHING. */
 void pp_batch_posted(struct pp_acceptor_post *post);

@@ -80,8 +80,9 @@ static void on_batch_found(struct pp_call *call)
 {
     struct get_state *s = call->state;
     const struct pp_batch *batch = &s->find.batch;
+    bool store_works = !s->find.queued || s->find.store_err == PP_ENOTFOUND;
 
-    if (batch->state == PP_BATCH_RUNNING) {
+    if (batch->state <= PP_BATCH_RUNNING && store_works) {
         pp_batch_look(call, &s->look, batch, 1, on_looked);
         return;
     }
@@ -181,7 +182,8 @@ struct batches_list {
     const char *client;
     struct pp_ingest_list ingest;
     struct pp_store_batches store;
-    struct pp_waiting_look look; /* of the batches of the store */
+    struct pp_batch *batches;    /* those of the store, then those of the queue */
+    struct pp_waiting_look look; /* of these batches */
 };
 
 /* Merges the batches of the queue and of the store in the order of their ids, newest first. A batch
@@ -199,26 +201,34 @@ static void send_list(struct pp_call *call)
         int order = i == queued->n   ? -1
                     : j == stored->n ? 1
                                      : strcmp(queued->entries[i].batch_id, stored->batches[j].id);
-        struct pp_batch batch;
-        struct pp_batch_pace pace;
-        if (order <= 0) {
-            pace = s->look.paces[j];
-            batch = stored->batches[j++];
-        } else {
-            batch = pp_batch_of_entry(&queued->entries[i]);
-            pace = pp_waiting_at_rest(&call->api->waiting_from, &batch);
-        }
+        size_t at = order <= 0 ? j : stored->n + i;
+        j += order <= 0;
         i += order >= 0;
-        pp_batch_write(&call->out, &batch, &pace);
-        call->page.last = batch.id;
+        pp_batch_write(&call->out, &s->batches[at], &s->look.paces[at]);
+        call->page.last = s->batches[at].id;
     }
     pp_page_send(call, i < queued->n || j < stored->n || queued->more || stored->more);
 }
 
-static void on_stored(struct pp_call *call)
+/* Finds out why the photos of all listed batches wait. */
+static void look_at_list(struct pp_call *call)
 {
     struct batches_list *s = call->state;
-    pp_batch_look(call, &s->look, s->store.batches, s->store.n, send_list);
+    size_t n = s->store.n + s->ingest.n;
+
+    if (n == 0) {
+        send_list(call);
+        return;
+    }
+    s->batches = pp_arena_array(&call->arena, n, sizeof(*s->batches));
+    if (!s->batches) {
+        pp_call_no_memory(call);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        s->batches[i] =
+            i < s->store.n ? s->store.batches[i] : pp_batch_of_entry(&s->ingest.entries[i - s->store.n]);
+    pp_batch_look(call, &s->look, s->batches, n, send_list);
 }
 
 static void list_stored(struct pp_call *call)
@@ -227,14 +237,14 @@ static void list_stored(struct pp_call *call)
 
     /* the store has no batches in this state: its batches are at least running */
     if (s->state == PP_BATCH_ACCEPTED) {
-        send_list(call);
+        look_at_list(call);
         return;
     }
     s->store.client = s->client;
     s->store.state = s->state;
     s->store.after = call->page.after;
     s->store.limit = call->page.limit;
-    PP_CALL_ASK(call, call->o->store, batches, &s->store, "listing batches", on_stored);
+    PP_CALL_ASK(call, call->o->store, batches, &s->store, "listing batches", look_at_list);
 }
 
 static void list_queued(struct pp_call *call)

@@ -57,47 +57,57 @@ void pp_api_get_client(struct pp_call *call)
     PP_CALL_ASK(call, call->o->store, clients, s, "reading a client's settings", on_client_read);
 }
 
-/* --- listing the clients with settings --- */
+/* --- listing the clients with settings or batches --- */
 
 static void on_clients_listed(struct pp_call *call)
 {
     const struct pp_store_clients *s = call->state;
+    const char *only = call->only_client;
     size_t i = 0;
 
-    /* For a key that is bound to a client, the store has read this client whatever the filter is.
-     * */
-    if (s->id && s->n > 0 &&
-        ((s->paused && !s->clients[0].paused) ||
-         (s->prefix && strncmp(s->id, s->prefix, strlen(s->prefix)) != 0)))
+    /* For a key that is bound to a client, the first client with its id as a prefix is that client,
+     * or another one, which the key may not see. */
+    if (only && s->n > 0 && strcmp(s->clients[0].id, only) != 0)
         i = s->n;
     pp_page_open(call);
     for (; i < s->n && pp_page_has_room(call); i++) {
         pp_client_write(call, &s->clients[i]);
         call->page.last = s->clients[i].id;
     }
-    pp_page_send(call, i < s->n || s->more);
+    pp_page_send(call, i < s->n || (s->more && !only));
+}
+
+static bool read_paused(struct pp_call *call, enum pp_clients_paused *out)
+{
+    const char *paused = pp_call_param(call, "paused");
+
+    if (!paused)
+        return true;
+    *out = strcmp(paused, "true") == 0 ? PP_CLIENTS_PAUSED : PP_CLIENTS_NOT_PAUSED;
+    return *out == PP_CLIENTS_PAUSED || strcmp(paused, "false") == 0 ||
+           pp_call_problem(call, PP_API_BAD_PARAMETER, "paused", "paused is true or false");
 }
 
 void pp_api_list_clients(struct pp_call *call)
 {
     struct pp_store_clients *s = pp_call_state(call, sizeof(*s));
-    const char *paused = pp_call_param(call, "paused");
+    const char *q = pp_call_param(call, "q"), *only = call->only_client;
 
-    s->prefix = pp_call_param(call, "q");
-    s->paused = paused && strcmp(paused, "true") == 0;
-    if (paused && !s->paused) {
-        pp_call_problem(call, PP_API_BAD_PARAMETER, "paused", "paused is true, or absent");
+    if (!read_paused(call, &s->paused))
         return;
-    }
-    if (s->prefix && s->prefix[strspn(s->prefix, ID_CHARACTERS)]) {
+    if (q && q[strspn(q, ID_CHARACTERS)]) {
         pp_call_problem(call, PP_API_BAD_PARAMETER, "q", "a client id has only A-Z a-z 0-9 _ -");
         return;
     }
-    if (!pp_page_read(call, "clients",
-                      pp_call_printf(call, "%s %s", s->prefix ? s->prefix : "", paused ? paused : "")))
+    if (!pp_page_read(call, "clients", pp_call_printf(call, "%s %d", q ? q : "", (int)s->paused)))
         return;
-    s->id = call->only_client;
+    if (only && q && strncmp(only, q, strlen(q)) != 0) {
+        on_clients_listed(call);
+        return;
+    }
+    s->batches = true;
+    s->prefix = only ? only : q;
     s->after = call->page.after;
-    s->limit = call->page.limit;
+    s->limit = only ? 1 : call->page.limit;
     PP_CALL_ASK(call, call->o->store, clients, s, "listing clients", on_clients_listed);
 }

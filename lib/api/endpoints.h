@@ -18,6 +18,8 @@
     X(GET, "/v1/batches/{}/results", READ, PP_LIST, PP_PAGE "status code ", list_results)                 \
     X(GET, "/v1/batches/{}/rejected", READ, PP_LIST, PP_PAGE, list_rejected)                              \
     X(POST, "/v1/batches/{}/replay", SUBMIT, PP_JSON | PP_OPTIONAL | PP_KEYED, "", replay_batch)          \
+    X(GET, "/v1/items", READ, PP_LIST, PP_PAGE "client status code q ", list_items)                       \
+    X(POST, "/v1/items/{}/{}/refresh", SUBMIT, PP_KEYED, "", refresh_item)                                \
     X(GET, "/v1/items/{}/{}", READ, 0, "", get_item)                                                      \
     X(GET, "/v1/photos", READ, 0, "client url ", find_photo)                                              \
     X(GET, "/v1/photos/{}", READ, 0, "", get_photo)                                                       \

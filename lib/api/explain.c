@@ -21,13 +21,11 @@ struct explain_state {
     struct pp_store_photo photo;
     struct pp_store_clients settings;
     struct pp_client known; /* the settings of the photo's client */
-    /* True if this process is a worker that knows the client; only then `slot` is valid. */
-    bool served;
-    bool held; /* this process holds a slot of the client */
+    bool held;              /* this process holds a slot of the client; only then `slot` is valid */
     struct pp_claimer_view slot;
     struct pp_breaker breaker; /* of the photo's host; closed if this process does not know the host */
     struct pp_facts_look look;
-    struct pp_reason_facts facts; /* about the fleet; valid if the photo has a task that waits */
+    struct pp_reason_facts facts; /* about the fleet; zero if the photo has no task that waits */
     char text[160];               /* the sentences of the answer, if they are made here */
     bool unserved;                /* the photo's task has a tier that no live worker serves */
     /* Steady wall times: until when no request may go to the photo's host, and the current time. */
@@ -52,35 +50,6 @@ static int64_t permit_at(const struct pp_call *call, const struct explain_state 
 {
     int64_t next = s->slot.next_permit_ms;
     return next == INT64_MAX ? 0 : s->now + later(0, next - pp_loop_now(call->o->loop));
-}
-
-/* Returns the earliest time at which a task that is due at `due` can start. */
-static int64_t start_of(const struct pp_call *call, const struct explain_state *s, int64_t due)
-{
-    int64_t when = later(later(due, s->slow_until), s->now);
-    return s->held && s->slot.permits == 0 ? later(when, permit_at(call, s)) : when;
-}
-
-/* Returns the answer for a task that is due: the claimer says why it does not start tasks of the
- * client. */
-static struct answer answer_due(const struct explain_state *s, int64_t start)
-{
-    enum pp_claim_reason reason = s->served ? s->slot.reason : PP_CLAIM_NONE;
-
-    if (reason > PP_CLAIM_PERMIT && s->held && s->slot.permits == 0)
-        reason = PP_CLAIM_PERMIT;
-    const char *why = pp_claim_reason_text(reason);
-    switch (reason) {
-    case PP_CLAIM_PERMIT: return (struct answer){"wait", why, start};
-    case PP_CLAIM_DRAINING:
-    case PP_CLAIM_PAUSED:
-    case PP_CLAIM_LEASE_UNSURE:
-    case PP_CLAIM_TAKEN:
-    case PP_CLAIM_CONCURRENCY: return (struct answer){"wait", why, 0};
-    case PP_CLAIM_NOTHING_DUE:
-    case PP_CLAIM_NONE: return (struct answer){"fetch", "A task is due and waits for a worker.", s->now};
-    default: return (struct answer){"fetch", why, s->now};
-    }
 }
 
 /* Returns why a photo waits for its host, whose breaker is not closed. */
@@ -109,11 +78,31 @@ static struct answer answer_breaker(const struct explain_state *s)
     return (struct answer){"wait", breaker_text(&s->breaker), when};
 }
 
+static uint8_t queue_of(const struct explain_state *s)
+{
+    return pp_queue_of(s->photo.tier, s->photo.losses);
+}
+
 static enum pp_wait_class class_of(const struct explain_state *s)
 {
-    const struct pp_wait_task task = {
-        .queue = s->photo.tier, .attempts = s->photo.attempts, .due_ms = s->photo.due_ms};
+    const struct pp_wait_task task = {.claimed = s->photo.claimed,
+                                      .parked = s->photo.parked,
+                                      .queue = queue_of(s),
+                                      .attempts = s->photo.attempts,
+                                      .due_ms = s->photo.due_ms,
+                                      .wait_until_ms = s->photo.wait_until_ms};
     return pp_wait_class_of(&task, s->now);
+}
+
+/* Returns true if the host holds back a task that is due at `due`, also before the task is
+ * parked. */
+static bool host_holds(const struct explain_state *s, int64_t due)
+{
+    int64_t probe = s->breaker.next_probe_ms;
+
+    if (s->breaker.state != PP_BREAKER_CLOSED && (due <= s->now || probe == 0 || due < probe))
+        return true;
+    return s->slow_until > s->now && s->slow_until >= due;
 }
 
 /* Returns sentences about a photo whose next try is not due yet. */
@@ -136,29 +125,40 @@ static const char *retry_text(const struct pp_call *call, struct explain_state *
     return s->text;
 }
 
-static struct answer answer_open(const struct pp_call *call, struct explain_state *s)
+/* Returns the answer for a task that waits for its host. */
+static struct answer answer_host(const struct explain_state *s)
 {
-    int64_t start = start_of(call, s, s->photo.due_ms);
-
-    if (s->photo.claimed)
-        return (struct answer){"fetch", "A worker is fetching it now.", s->now};
-    if (s->known.paused)
-        return (struct answer){"wait", "The client is paused.", 0};
-    if (pp_task_suspect(s->photo.losses))
-        return (struct answer){"wait", "Workers were lost while they fetched it: it is tried alone.", start};
     if (s->breaker.state != PP_BREAKER_CLOSED)
         return answer_breaker(s);
-    if (s->unserved)
-        return (struct answer){"wait", "No live worker serves the tier of the task.", 0};
-    int64_t permit = s->held && s->slot.permits == 0 ? permit_at(call, s) : 0;
-    if (s->photo.due_ms > s->now && s->photo.due_ms >= later(s->slow_until, permit))
+    if (s->slow_until > s->now)
+        return (struct answer){"wait", "The host asked for patience.", later(s->photo.due_ms, s->slow_until)};
+    return (struct answer){"wait", "The host gets no further request for now.",
+                           class_of(s) == PP_WAIT_HELD ? 0 : s->photo.due_ms};
+}
+
+/* Returns the answer for a photo with a task: the reason that core/reason.h gives, which is the
+ * same on every process. */
+static struct answer answer_open(const struct pp_call *call, struct explain_state *s)
+{
+    enum pp_wait_class class = class_of(s);
+    enum pp_reason reason = pp_reason_of(&s->facts, queue_of(s), class);
+    int64_t start = pp_reason_start(&s->facts, reason, class, s->photo.due_ms);
+
+    switch (reason) {
+    case PP_REASON_IN_FLIGHT: return (struct answer){"fetch", "A worker is fetching it now.", s->now};
+    case PP_REASON_PAUSED: return (struct answer){"wait", "The client is paused.", 0};
+    case PP_REASON_UNSERVED: return (struct answer){"wait", "No live worker serves the tier of the task.", 0};
+    default: break;
+    }
+    if (reason == PP_REASON_HOST || host_holds(s, s->photo.due_ms))
+        return answer_host(s);
+    if (reason == PP_REASON_RETRY || class == PP_WAIT_LATER)
         return (struct answer){"wait", retry_text(call, s), start};
-    if (s->slow_until > s->now && s->slow_until >= permit)
-        return (struct answer){"wait", "The host asked for patience.", start};
-    if (pp_reason_of(&s->facts, s->photo.tier, class_of(s)) == PP_REASON_LIMIT)
-        return (struct answer){"wait", "The client's rate or concurrency is used up for now.",
-                               s->facts.permit_ms ? start : 0};
-    return answer_due(s, start);
+    if (pp_task_suspect(s->photo.losses))
+        return (struct answer){"wait", "Workers were lost while they fetched it: it is tried alone.", start};
+    if (reason == PP_REASON_LIMIT)
+        return (struct answer){"wait", "The client's rate or concurrency is used up for now.", start};
+    return (struct answer){"fetch", "A task is due and waits for a worker.", s->now};
 }
 
 /* Returns the answer for a photo without an open task: what the next import of this photo would
@@ -179,7 +179,7 @@ static struct answer answer_import(const struct pp_call *call, const struct expl
         return (struct answer){"wait", "An import that names it would wait: the client is paused.", 0};
     if (s->breaker.state != PP_BREAKER_CLOSED)
         return answer_breaker(s);
-    return (struct answer){"fetch", "An import that names it would fetch it.", start_of(call, s, 0)};
+    return (struct answer){"fetch", "An import that names it would fetch it.", later(s->now, s->slow_until)};
 }
 
 /* --- writing the answer --- */
@@ -195,7 +195,8 @@ static void put_limit(struct pp_call *call, const struct explain_state *s)
                       PP_UINT("in_flight", slot->in_flight),
                       /* null if the client has no rate limit */
                       PP_UINT_IF("permits", slot->rpm > 0, slot->permits),
-                      PP_TIME("next_permit_at", pp_shown_date(call, permit_at(call, s))));
+                      PP_TIME("next_permit_at", pp_shown_date(call, permit_at(call, s))),
+                      PP_STR("reason", pp_claim_reason_text(slot->reason)));
 }
 
 static void put_host(struct pp_call *call, const struct explain_state *s)
@@ -256,7 +257,7 @@ static void on_facts(struct pp_call *call)
     struct explain_state *s = call->state;
 
     s->facts = s->look.facts[0];
-    s->unserved = s->photo.tier < call->o->params->n_tiers && s->facts.unserved >> s->photo.tier & 1;
+    s->unserved = s->facts.unserved >> queue_of(s) & 1;
     send_answer(call);
 }
 
@@ -278,8 +279,7 @@ static void on_settings_read(struct pp_call *call)
     s->known = s->settings.n > 0 ? s->settings.clients[0] : (struct pp_client){.id = s->client};
     s->now = pp_loop_wall(o->loop);
     s->date = pp_loop_date(o->loop);
-    s->served = o->claimer && pp_claimer_view(o->claimer, s->client, &s->slot);
-    s->held = s->served && s->slot.held;
+    s->held = o->claimer && pp_claimer_view(o->claimer, s->client, &s->slot) && s->slot.held;
     if (!s->code)
         read_host(call, s);
     if (!s->photo.open || s->photo.claimed) {

@@ -8,14 +8,12 @@
 #include "pipeline/deliver/deliver.h"
 
 #define SHOWN_AGAIN_MS 1000
-#define RUNNING        100 /* `waiting` counts the photos of this many running batches, the newest */
 
 struct queue_state {
     struct pp_ingest_stats ingest;
     struct pp_store_queue store;
     struct pp_outbox_look outbox;
-    struct pp_store_batches running;
-    struct pp_waiting_look look;
+    struct pp_queue_look look;
 };
 
 static void put_open(struct pp_call *call, const struct pp_queue_count *count)
@@ -47,14 +45,10 @@ static void keep_answer(struct pp_call *call)
 static void put_waiting(struct pp_call *call, const struct queue_state *s)
 {
     struct pp_buf *b = &call->out;
-    uint64_t photos[PP_REASON_COUNT] = {0};
 
-    for (size_t i = 0; i < s->look.n; i++)
-        for (int k = 0; k < PP_REASON_COUNT; k++)
-            photos[k] += s->look.paces[i].waiting[k];
     pp_json_begin(b, "waiting", '{');
     for (int k = 0; k < PP_REASON_COUNT; k++)
-        pp_json_uint(b, pp_reason_name((enum pp_reason)k), photos[k]);
+        pp_json_uint(b, pp_reason_name((enum pp_reason)k), s->look.photos[k]);
     pp_json_end(b, '}');
 }
 
@@ -103,19 +97,13 @@ static void count_outbox(struct pp_call *call)
     pp_call_sent(call, pp_outbox_look(&s->outbox));
 }
 
-static void on_running(struct pp_call *call)
-{
-    struct queue_state *s = call->state;
-    pp_batch_look(call, &s->look, s->running.batches, s->running.n, count_outbox);
-}
-
 static void on_store_counted(struct pp_call *call)
 {
     struct queue_state *s = call->state;
 
-    s->running.state = PP_BATCH_RUNNING;
-    s->running.limit = RUNNING;
-    PP_CALL_ASK(call, call->o->store, batches, &s->running, "listing running batches", on_running);
+    s->look = (struct pp_queue_look){.from = &call->api->waiting_from};
+    pp_call_prepare(call, &s->look.req, "reading why photos wait", count_outbox, &call->arena);
+    pp_call_sent(call, pp_queue_look(&s->look));
 }
 
 static void on_ingest_counted(struct pp_call *call)

@@ -3,8 +3,7 @@
 
 static const char *state_of(const struct pp_call *call, const struct pp_worker_info *w)
 {
-    int64_t silent_ms = pp_loop_wall(call->o->loop) - w->seen_at;
-    return silent_ms >= PP_WORKER_LOST_MS ? "lost" : w->draining ? "draining" : "live";
+    return pp_worker_lost(w, pp_loop_wall(call->o->loop)) ? "lost" : w->draining ? "draining" : "live";
 }
 
 static void put_worker(struct pp_call *call, const struct pp_worker_info *w)

@@ -6,12 +6,14 @@
  * ended. The cron logs a failed request with the text in the row. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/stable_hash.h"
 #include "core/day.h"
 #include "format/json_out.h"
+#include "pipeline/claim/waiting.h"
 #include "pipeline/pipeline_internal.h"
 #include "runtime/ask.h"
 
@@ -50,6 +52,7 @@ struct job {
         struct pp_delivery_clean deliveries_clean;
         struct pp_days_clean days_clean;
         struct pp_coord_workers workers;
+        struct pp_queue_look waiting;
     } r;
 };
 
@@ -65,7 +68,8 @@ struct pp_cron {
     int64_t lapsing_ms;
     uint32_t told[TOLD]; /* hashes of the ids of lost workers that operators know of; a ring */
     size_t n_told;
-    bool outbox_known; /* true: the undelivered messages have been counted at least once */
+    bool outbox_known;           /* true: the undelivered messages have been counted at least once */
+    struct pp_waiting_from from; /* what the count of waiting photos needs */
     struct job *renewal;
     struct job jobs[]; /* jobs[i] runs row i of the table jobs[] below */
 };
@@ -173,9 +177,9 @@ static void tell_lost(struct pp_cron *cron, const struct pp_worker_info *w, int6
     int64_t date = pp_loop_date(p->loop) - (now_ms - w->seen_at);
     struct pp_buf event;
 
-    if (now_ms - w->seen_at < PP_WORKER_LOST_MS)
+    if (!pp_worker_lost(w, now_ms))
         forget_news(cron, w->id);
-    if (w->draining || now_ms - w->seen_at < PP_WORKER_LOST_MS || !pp_fleet_leads(p) || !is_news(cron, w->id))
+    if (w->draining || !pp_worker_lost(w, now_ms) || !pp_fleet_leads(p) || !is_news(cron, w->id))
         return;
     pp_log(p->log, PP_LOG_WARN, "worker lost", "worker", w->id, "host", w->host, "pid", PP_LOG_INT(w->pid),
            "in_flight", PP_LOG_INT(w->in_flight), NULL);
@@ -347,6 +351,20 @@ static void count_tasks(struct job *job)
     struct pp_task_store *store = job->p->store;
     job->r.queue = (struct pp_store_queue){.req = pp_ask_request(&job->ask, on_tasks_counted)};
     pp_ask_submitted(&job->ask, store->ops->queue(store, &job->r.queue));
+}
+
+static void on_waiting_counted(void *data, enum pp_err err)
+{
+    struct job *job = data;
+    if (err == PP_OK)
+        memcpy(job->p->metrics.waiting_photos, job->r.waiting.photos, sizeof(job->r.waiting.photos));
+}
+
+static void count_waiting(struct job *job)
+{
+    job->r.waiting = (struct pp_queue_look){.req = pp_ask_request(&job->ask, on_waiting_counted),
+                                            .from = &job->cron->from};
+    pp_ask_submitted(&job->ask, pp_queue_look(&job->r.waiting));
 }
 
 static void on_ingest_counted(void *data, enum pp_err err)
@@ -544,6 +562,7 @@ static const struct {
     {watch_clock, ANY_ROLE, EVERY_PROCESS, SECOND / 2, NULL, NULL},
     {measure_lag, ANY_ROLE, EVERY_PROCESS, 10 * SECOND, NULL, NULL},
     {count_tasks, PP_ROLE_CRON, LEADER, 10 * SECOND, NULL, "open tasks not counted"},
+    {count_waiting, PP_ROLE_CRON, LEADER, 15 * SECOND, NULL, "waiting photos not counted"},
     {count_ingest, PP_ROLE_CRON | PP_ROLE_API, EVERY_PROCESS, 10 * SECOND, NULL, "ingest queue not counted"},
     {count_outbox, PP_ROLE_CRON, LEADER, 10 * SECOND, NULL, "outbox not counted"},
     {clean_batches, PP_ROLE_CRON, LEADER, MINUTE, NULL, "old batches not removed"},
@@ -607,6 +626,11 @@ struct pp_cron *pp_cron_open(struct pp_pipeline *p)
         free(cron);
         return NULL;
     }
+    cron->from = (struct pp_waiting_from){.store = p->store,
+                                          .coordinator = p->coordinator,
+                                          .progress = p->progress,
+                                          .params = p->params,
+                                          .loop = p->loop};
     for (size_t i = 0; i < JOBS; i++) {
         struct job *job = &cron->jobs[i];
         if (jobs[i].run == renew)

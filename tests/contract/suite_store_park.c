@@ -84,6 +84,7 @@ static void nobody_claims_a_parked_task(void **state)
     assert_int_equal(sk_claim(k, "other", 0, 10)->n, 1);
     assert_int_equal(sk_photo(k, "c", "p")->wait_until_ms, start + 15 * MINUTE);
     assert_int_equal(sk_photo(k, "c", "p")->due_ms, start + MINUTE);
+    assert_true(sk_photo(k, "c", "p")->parked);
 
     k->now += MINUTE;
     c = sk_claim(k, "c", 0, 10);
@@ -157,6 +158,7 @@ static void unparked_tasks_are_due_at_their_own_time(void **state)
     bool first = r->backlog[0].queue == 0;
     is_row(&r->backlog[!first], "c", 0, k->now);
     is_row(&r->backlog[first], "c", 1, k->now + 4 * MINUTE);
+    assert_false(sk_photo(k, "c", "p")->parked);
     assert_int_equal(sk_photo(k, "c", "p")->wait_until_ms, 0);
     struct pp_store_claim *c = sk_claim(k, "c", 0, 10);
     assert_int_equal(c->n, 3);

@@ -518,6 +518,53 @@ static void client_settings_listed(void **state)
     }
 }
 
+/* Clients that have batches are listed also without settings. */
+static void clients_with_batches(void **state)
+{
+    static const struct {
+        const char *prefix, *after;
+        enum pp_clients_paused paused;
+        size_t limit;
+        const char *ids;
+        bool more;
+    } cases[] = {{NULL, NULL, PP_CLIENTS_ANY, 9, "a- b b1 b2- c d- ", false},
+                 {NULL, NULL, PP_CLIENTS_ANY, 2, "a- b ", true},
+                 {NULL, "b", PP_CLIENTS_ANY, 2, "b1 b2- ", true},
+                 {NULL, "b2", PP_CLIENTS_ANY, 2, "c d- ", false},
+                 {NULL, NULL, PP_CLIENTS_PAUSED, 9, "b c ", false},
+                 {NULL, NULL, PP_CLIENTS_NOT_PAUSED, 9, "a- b1 b2- d- ", false},
+                 {NULL, NULL, PP_CLIENTS_NOT_PAUSED, 1, "a- ", true},
+                 {NULL, "a", PP_CLIENTS_NOT_PAUSED, 1, "b1 ", true},
+                 {NULL, "b2", PP_CLIENTS_NOT_PAUSED, 1, "d- ", false},
+                 {"b", NULL, PP_CLIENTS_ANY, 9, "b b1 b2- ", false},
+                 {"b", "b", PP_CLIENTS_NOT_PAUSED, 9, "b1 b2- ", false},
+                 {"e", NULL, PP_CLIENTS_ANY, 9, "", false}};
+    static const struct pp_client settings[] = {
+        {.id = "b", .paused = true}, {.id = "b1"}, {.id = "c", .paused = true}};
+    static const char *const with_batches[] = {"d", "b2", "b", "a", "c"};
+    struct store_kit *k = *state;
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        struct pp_store_put_client put = {.client = settings[i]};
+        KIT_OK(k, put_client, &put);
+    }
+    for (int i = 0; i < 10; i++)
+        sk_plan(k, with_batches[i % 5], pp_arena_printf(&k->arena, "b_%d", i), "a: p");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct pp_store_clients r = {.prefix = cases[i].prefix,
+                                     .after = cases[i].after,
+                                     .paused = cases[i].paused,
+                                     .batches = true,
+                                     .limit = cases[i].limit};
+        char ids[100] = "";
+        KIT_OK(k, clients, &r);
+        for (size_t j = 0; j < r.n; j++)
+            snprintf(ids + strlen(ids), sizeof ids - strlen(ids), "%s%s ", r.clients[j].id,
+                     r.clients[j].stored ? "" : "-");
+        assert_string_equal(ids, cases[i].ids);
+        assert_int_equal(r.more, cases[i].more);
+    }
+}
+
 /* A put that compares replaces only the settings that its caller has read. */
 static void client_settings_compared(void **state)
 {
@@ -767,6 +814,7 @@ static const struct CMUnitTest tests[] = {
     T(moving_to_another_tier),
     T(client_settings),
     T(client_settings_listed),
+    T(clients_with_batches),
     T(client_settings_compared),
     T(routes),
     T(old_batches_are_forgotten),

@@ -201,6 +201,17 @@ static void some_reads(struct store_kit *k)
     struct pp_store_results results = {.batch_id = "b_4", .status = PP_ITEM_PARTIAL, .code = 404, .limit = 5};
     KIT_OK(k, results, &results);
     sk_item(k, "c1", "i40");
+    for (int filter = 0; filter < 4; filter++) {
+        struct pp_store_items items = {.client = "c1",
+                                       .prefix = filter & 1 ? "i4" : NULL,
+                                       .status = filter & 2 ? PP_ITEM_PARTIAL : -1,
+                                       .code = filter & 2 ? 404 : 0,
+                                       .after = filter & 1 ? "i41" : NULL,
+                                       .limit = 5,
+                                       .scan = 40};
+        KIT_OK(k, items, &items);
+        assert_true(items.n > 0 || filter & 2);
+    }
     sk_photo(k, "c1", "p1");
     for (int any = 0; any < 2; any++) {
         struct pp_object o = sk_object("https://d/p1.jpg");
@@ -242,6 +253,12 @@ static void some_settings(struct store_kit *k)
     for (int list = 0; list < 2; list++) {
         struct pp_store_clients clients = {.id = list ? NULL : "c1", .after = list ? "a" : NULL, .limit = 5};
         KIT_OK(k, clients, &clients);
+    }
+    for (int any = 0; any < 2; any++) {
+        struct pp_store_clients clients = {
+            .batches = true, .prefix = any ? NULL : "c", .after = any ? NULL : "c1", .limit = 2};
+        KIT_OK(k, clients, &clients);
+        assert_int_equal(clients.n, 2);
     }
     static const char *const some[] = {"c2", "c1"};
     struct pp_store_clients clients = {.ids = some, .n_ids = 2};

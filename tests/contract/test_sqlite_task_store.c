@@ -280,6 +280,7 @@ static void photos_get_canonical_keys(void **state)
     k->store->ops->close(k->store);
     run_sql(k->place, "DROP INDEX tasks_host; ALTER TABLE tasks DROP COLUMN own;"
                       "ALTER TABLE tasks DROP COLUMN until; ALTER TABLE tasks DROP COLUMN code;"
+                      "DROP INDEX items_open;"
                       "DROP INDEX photos_failed; ALTER TABLE photos DROP COLUMN failed;"
                       "ALTER TABLE photos DROP COLUMN tried;"
                       "ALTER TABLE state DROP COLUMN rekey; PRAGMA user_version=4");

@@ -13,7 +13,7 @@ from harness import Origin, Pool, check, same, scenario, wait_until
 ROOT = os.environ.get("PP_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MONITORING = os.path.join(ROOT, "configs", "monitoring")
 PROMISED = """batches_total items_rejected_total photos_total fetch_seconds accept_to_result_seconds http_request_seconds fetch_bytes_total
-in_flight open_tasks claims_total claim_conflicts_total limit_waits_total slots_held store_roundtrips_total coordinator_roundtrips_total
+in_flight open_tasks waiting_photos claims_total claim_conflicts_total limit_waits_total slots_held store_roundtrips_total coordinator_roundtrips_total
 ingest_queue_length ingest_queue_age_seconds ingest_set_aside outbox_length outbox_age_seconds webhook_attempts_total breakers hosts_slowed
 shared_photos_total filter_lookups_total counter_flush_seconds events_total subscribers loop_lag_seconds build_info""".split()
 

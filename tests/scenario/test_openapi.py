@@ -344,6 +344,20 @@ def batches(r):
     same(api("getItem", "42", "ad/2")["data"]["status"], "complete", "an item without photos")
     api("getItem", "42", "ad/2", key="bound")
     api("getItem", "42", "nobody", due=404)
+    listed = api("listItems", query=[("client", "42"), ("limit", 2)])
+    same([x["data"]["item"] for x in listed["items"]], ["ad-1", "ad-4"], "items of a client")
+    same([x["data"]["item"] for x in api("listItems", query=[("client", "42"), ("limit", 2), ("after", listed["next"])])["items"]], ["ad/2"], "the next page")
+    same(len(api("listItems", query=[("client", "42"), ("status", "partial"), ("code", "http_404"), ("q", "ad-")])["items"]), 2, "partial ones")
+    api("listItems", query=[("client", "42"), ("status", "over")], due=400, code="bad_parameter")
+    api("listItems", query=[("client", "43")], key="bound", due=404)
+    again_once = [("Idempotency-Key", "refresh-1")]
+    fresh = api("refreshItem", "42", "ad/2", headers=again_once, due=202)["batch_id"]
+    same(api("refreshItem", "42", "ad/2", headers=again_once, due=202)["batch_id"], fresh, "the same refresh")
+    api("refreshItem", "42", "ad-1", headers=again_once, due=422, code="idempotency_mismatch")
+    api("refreshItem", "42", "ad/2", headers=[("Idempotency-Key", "a b")], due=400, code="bad_idempotency_key")
+    api("refreshItem", "42", "nobody", due=404)
+    r.finished(fresh)
+    same(api("getItem", "42", "ad/2")["data"]["batch_id"], fresh, "the refreshed item")
     api("replayBatch", again["batch_id"], body={"codes": ["http_404"], "domains": ["gone.example"], "dry_run": True})
     new = api("replayBatch", again["batch_id"], headers=[("Idempotency-Key", "replay-1")], due=202)["batch_id"]
     api("replayBatch", again["batch_id"], body={"codes": ["http_999"]}, due=422, code="bad_value", refused=True)
@@ -361,6 +375,7 @@ def open_items(r):
     wait_until(lambda: api("getBatch", batch)["photos"]["stored"] == 1, 20, "the photos that do not stall are stored")
     wait_until(lambda: any(p.get("state") == "claimed" for p in api("getItem", "44", "slow")["photos"]), 20, "a photo is being fetched")
     api("explain", query=[("client", "44"), ("url", r.url("stall"))])
+    same([x["status"] for x in api("listItems", query=[("client", "44"), ("status", "open")])["items"]], ["open", "open"], "open items")
     api("getQueue")
     api("listWorkers")
     newer = api("postBatch", body={"client": "44", "items": [{"id": "old", "photos": [r.url("d")]}]}, due=202)["batch_id"]

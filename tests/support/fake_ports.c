@@ -284,6 +284,31 @@ STORE(store_item, pp_store_item)
     return fake_later(&F->back, &r->req, F->err ? F->err : PP_ENOTFOUND);
 }
 
+STORE(store_items, pp_store_items)
+{
+    const char *after = r->after ? r->after : "";
+    size_t scanned = 0;
+
+    r->items = pp_arena_array(r->req.arena, FAKE_MAX, sizeof(*r->items));
+    r->n = 0;
+    r->more = false;
+    if (F->results_enomem_above && r->limit > F->results_enomem_above)
+        return fake_later(&F->back, &r->req, PP_ENOMEM);
+    for (size_t i = 0; i < F->n_items; i++) {
+        const struct pp_item *item = &F->items[i];
+        if (strcmp(item->client, r->client) != 0 || strcmp(item->id, after) <= 0)
+            continue;
+        r->more = r->n == r->limit || scanned++ == F->items_scan;
+        if (r->more)
+            break;
+        r->end = item->id;
+        if ((r->status < 0 || r->status == (int)item->status) &&
+            (!r->prefix || strncmp(item->id, r->prefix, strlen(r->prefix)) == 0))
+            r->items[r->n++] = *item;
+    }
+    return fake_later(&F->back, &r->req, F->err);
+}
+
 STORE(store_photo, pp_store_photo)
 {
     struct pp_req req = r->req;
@@ -358,11 +383,12 @@ static bool among(const struct pp_store_clients *r, const char *id)
 STORE(store_clients, pp_store_clients)
 {
     r->clients = pp_arena_array(r->req.arena, FAKE_MAX, sizeof(*r->clients));
+    F->clients_batches = r->batches;
     for (size_t i = 0; i < F->n_clients; i++) {
         const char *id = F->clients[i].id;
         if ((r->id && strcmp(r->id, id) != 0) || (r->after && strcmp(id, r->after) <= 0) || !among(r, id) ||
             (r->prefix && strncmp(id, r->prefix, strlen(r->prefix)) != 0) ||
-            (r->paused && !F->clients[i].paused))
+            (r->paused != PP_CLIENTS_ANY && F->clients[i].paused != (r->paused == PP_CLIENTS_PAUSED)))
             continue;
         r->more = !r->ids && r->n == r->limit;
         if (r->more)
@@ -465,6 +491,7 @@ void fake_store_open(struct fake_store *f, struct pp_loop *loop)
                                                  .cancel = store_cancel,
                                                  .results = store_results,
                                                  .item = store_item,
+                                                 .items = store_items,
                                                  .photo = store_photo,
                                                  .object = store_object,
                                                  .replay = store_replay,
@@ -481,7 +508,7 @@ void fake_store_open(struct fake_store *f, struct pp_loop *loop)
                                                  .park = store_park,
                                                  .unpark = store_unpark,
                                                  .roundtrips = store_roundtrips};
-    *f = (struct fake_store){.base.ops = &ops};
+    *f = (struct fake_store){.base.ops = &ops, .items_scan = FAKE_MAX};
     fake_return_open(&f->back, loop);
 }
 

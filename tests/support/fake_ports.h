@@ -52,8 +52,10 @@ struct fake_store {
     /* the items of the store in the order of seq, for requests of results and of items */
     struct pp_item items[FAKE_MAX];
     size_t n_items;
+    size_t items_scan;                  /* a list of items reads at most this many */
     struct pp_client clients[FAKE_MAX]; /* the clients of the store, in the order of their ids */
     size_t n_clients;
+    bool clients_batches; /* the last request for a page also wanted clients with batches */
     struct pp_route_row routes[FAKE_MAX];
     size_t n_routes;
     struct pp_rejected_part rejected[8]; /* the parts of verdicts of every batch */

@@ -293,10 +293,19 @@ static void an_accepted_batch_is_readable_at_once(void **state)
     assert_true(json_is_null(api_at(t, "eta_seconds")));
     assert_int_equal(api_get(t, batch_path(id, "/results")), 200);
     assert_int_equal(json_array_size(api_at(t, "results")), 0);
+    assert_int_equal(api_get(t, batch_path(id, "")), 200);
+    assert_int_equal(api_int(t, "waiting.queued"), 1);
+    t->store.clients[t->store.n_clients++] = (struct pp_client){.id = "42", .paused = true};
+    assert_int_equal(api_get(t, batch_path(id, "")), 200);
+    assert_int_equal(api_int(t, "waiting.paused"), 1);
+    assert_int_equal(api_get(t, "/v1/batches?state=accepted"), 200);
+    assert_int_equal(api_int(t, "batches.0.waiting.paused"), 1);
     /* The store fails. The API still finds the batch in the ingest queue, but no results. */
     t->store.err = PP_ETIMEOUT;
     assert_int_equal(api_get(t, batch_path(id, "")), 200);
     assert_int_equal(api_get(t, batch_path(id, "/results")), 503);
+    assert_int_equal(api_get(t, "/v1/batches?state=accepted"), 200);
+    assert_int_equal(api_int(t, "batches.0.waiting.queued"), 1);
 }
 
 /* GET /v1/batches/{id} says why the open photos of a batch wait. */
@@ -648,6 +657,82 @@ static void an_item(void **state)
 
 /* --- replay --- */
 
+/* Lists items with their photos' reasons, in pages that may be short. */
+static void items_listed(void **state)
+{
+    static struct pp_item_photo open = {.url = "http://h/1", .url_n = 10};
+    static const char *const ids[] = {"a", "ab", "b"};
+    struct api_run *t = *state;
+    char next[300];
+
+    for (size_t i = 0; i < 3; i++)
+        t->store.items[t->store.n_items++] =
+            (struct pp_item){.client = "42",
+                             .id = ids[i],
+                             .revision = 1,
+                             .batch_id = ID_A,
+                             .status = i == 1 ? PP_ITEM_OPEN : PP_ITEM_COMPLETE,
+                             .seq = i,
+                             .photos = &open,
+                             .n_photos = i == 1};
+    t->store.clients[t->store.n_clients++] = (struct pp_client){.id = "42", .paused = true};
+    assert_int_equal(api_get(t, "/v1/items?client=42&limit=2"), 200);
+    assert_int_equal(json_array_size(api_at(t, "items")), 2);
+    assert_string_equal(json_string_value(api_at(t, "items.0.data.item")), "a");
+    assert_string_equal(json_string_value(api_at(t, "items.1.item")), "ab");
+    assert_string_equal(json_string_value(api_at(t, "items.1.photos.0.waiting")), "paused");
+    snprintf(next, sizeof(next), "/v1/items?client=42&limit=2&after=%s", api_str(t, "next"));
+    assert_int_equal(api_get(t, next), 200);
+    assert_int_equal(json_array_size(api_at(t, "items")), 1);
+    assert_true(json_is_null(api_at(t, "next")));
+    assert_int_equal(api_get(t, "/v1/items?client=42&status=open&q=a"), 200);
+    assert_int_equal(json_array_size(api_at(t, "items")), 1);
+    t->store.items_scan = 1; /* a page without items has a next one */
+    assert_int_equal(api_get(t, "/v1/items?client=42&status=open"), 200);
+    assert_int_equal(json_array_size(api_at(t, "items")), 0);
+    snprintf(next, sizeof(next), "/v1/items?client=42&status=open&after=%s", api_str(t, "next"));
+    assert_int_equal(api_get(t, next), 200);
+    assert_int_equal(json_array_size(api_at(t, "items")), 1);
+    t->store.items_scan = FAKE_MAX;
+    t->store.results_enomem_above = 1; /* a page that does not fit is read with fewer items */
+    assert_int_equal(api_get(t, "/v1/items?client=42"), 200);
+    assert_int_equal(json_array_size(api_at(t, "items")), 1);
+    assert_true(json_is_string(api_at(t, "next")));
+    assert_int_equal(api_get(t, "/v1/items"), 400);
+    assert_int_equal(api_get(t, "/v1/items?client=42&status=over"), 400);
+    assert_int_equal(api_get(t, "/v1/items?client=42&code=nope"), 400);
+}
+
+/* A refresh is a batch of the item's newest revision, which fetches all of its photos. */
+static void an_item_is_refreshed(void **state)
+{
+    static struct pp_item_photo photos[] = {{.url = "http://h/1", .url_n = 10},
+                                            {.url = "http://h/2", .url_n = 10}};
+    struct api_run *t = *state;
+
+    t->store.items[t->store.n_items++] = (struct pp_item){.client = "42",
+                                                          .id = "ad-1",
+                                                          .revision = 2,
+                                                          .batch_id = ID_A,
+                                                          .meta = "{\"a\":1}",
+                                                          .status = PP_ITEM_PARTIAL,
+                                                          .seq = 7,
+                                                          .photos = photos,
+                                                          .n_photos = 2};
+    t->key = "k";
+    assert_int_equal(api_ask(t, PP_POST, "/v1/items/42/ad-1/refresh", NULL), 202);
+    assert_true(api_has_header(t, "Location: /v1/batches/b_"));
+    assert_int_equal(t->ingest.n, 1);
+    assert_string_equal(t->ingest.entries[0].entry.batch_id, api_str(t, "batch_id"));
+    assert_int_equal(t->ingest.entries[0].entry.refresh, PP_REFRESH_ALWAYS);
+    assert_int_equal(t->ingest.entries[0].entry.n_photos, 2);
+    t->key = "k";
+    assert_int_equal(api_ask(t, PP_POST, "/v1/items/42/ad-1/refresh", NULL), 202);
+    assert_true(api_has_header(t, "Idempotency-Replayed: true"));
+    assert_int_equal(t->ingest.n, 1);
+    assert_int_equal(api_ask(t, PP_POST, "/v1/items/42/nobody/refresh", NULL), 404);
+}
+
 static void replay(void **state)
 {
     struct api_run *t = *state;
@@ -848,6 +933,8 @@ int main(void)
         TEST(a_large_result_is_charged),
         TEST(pages_have_few_bytes),
         TEST(an_item),
+        TEST(items_listed),
+        TEST(an_item_is_refreshed),
         TEST(replay),
         TEST(one_replay_at_a_time),
         TEST(a_replay_says_what_it_leaves_out),

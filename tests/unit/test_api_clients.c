@@ -198,6 +198,10 @@ static void clients_filtered(void **state)
     assert_int_equal(api_get(t, "/v1/clients?q=4&paused=true"), 200);
     assert_int_equal(json_array_size(api_at(t, "clients")), 1);
     assert_string_equal(json_string_value(api_at(t, "clients.0.client")), "41");
+    assert_int_equal(api_get(t, "/v1/clients?paused=false"), 200);
+    assert_int_equal(json_array_size(api_at(t, "clients")), 1);
+    assert_string_equal(json_string_value(api_at(t, "clients.0.client")), "42");
+    assert_true(t->store.clients_batches);
     assert_int_equal(api_get(t, "/v1/clients?paused=yes"), 400);
     assert_int_equal(api_get(t, "/v1/clients?q=%C3%A9"), 400);
 }

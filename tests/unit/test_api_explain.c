@@ -70,12 +70,27 @@ static void explain_breakers(void **state)
     assert_string_equal(json_string_value(api_at(t, "host.reason")), "operator");
     assert_true(json_is_string(api_at(t, "host.since")));
     assert_true(json_is_null(api_at(t, "attempts")) && json_is_false(api_at(t, "unserved")));
+    t->coordinator.workers[t->coordinator.n++] =
+        (struct pp_worker_info){.id = "w", .tiers = "all", .capacity = 9, .seen_at = now};
     t->store.photo =
         (struct pp_store_photo){.open = true, .attempts = 2, .due_ms = now, .wait_until_ms = now + 5000};
     assert_int_equal(api_get(t, EXPLAIN), 200);
     assert_string_equal(api_str(t, "verdict"), "wait");
     assert_true(json_is_string(api_at(t, "next_at")));
     assert_int_equal(api_int(t, "attempts"), 2);
+    assert_non_null(strstr(api_str(t, "why"), "operator"));
+    /* A pause and a tier that nobody serves come before the host, as in core/reason.h. */
+    t->coordinator.workers[0].draining = true;
+    assert_int_equal(api_get(t, EXPLAIN), 200);
+    assert_true(json_is_true(api_at(t, "unserved")) && json_is_null(api_at(t, "next_at")));
+    assert_non_null(strstr(api_str(t, "why"), "No live worker"));
+    t->coordinator.workers[0].draining = false;
+    /* A task whose own time is later than the next probe waits for its time. */
+    t->params.retry.max_attempts = 4;
+    t->store.photo = (struct pp_store_photo){
+        .open = true, .attempts = 1, .last_code = PP_CODE_CONNECT_REFUSED, .due_ms = now + 7200000};
+    assert_int_equal(api_get(t, EXPLAIN), 200);
+    assert_non_null(strstr(api_str(t, "why"), "Tried once"));
     /* What is known is answered without the host. */
     t->store.photo =
         (struct pp_store_photo){.photo = {.found = true, .object = {.bytes = 5, .type = PP_IMAGE_PNG}}};
@@ -105,6 +120,13 @@ static void explain_unserved(void **state)
     assert_int_equal(api_get(t, EXPLAIN), 200);
     assert_string_equal(api_str(t, "verdict"), "fetch");
     assert_true(json_is_false(api_at(t, "unserved")));
+    /* A worker serves its tiers until it is lost, as GET /v1/workers says. */
+    t->coordinator.workers[1].seen_at = now - PP_WORKER_LOST_MS + 1;
+    assert_int_equal(api_get(t, EXPLAIN), 200);
+    assert_true(json_is_false(api_at(t, "unserved")));
+    t->coordinator.workers[1].seen_at = now - PP_WORKER_LOST_MS;
+    assert_int_equal(api_get(t, EXPLAIN), 200);
+    assert_true(json_is_true(api_at(t, "unserved")));
     t->coordinator.err = PP_EIO; /* nothing is known of the workers */
     assert_int_equal(api_get(t, EXPLAIN), 200);
     assert_true(json_is_false(api_at(t, "unserved")));
@@ -131,6 +153,11 @@ static void explain_waits(void **state)
     assert_int_equal(api_get(t, EXPLAIN), 200);
     assert_string_equal(api_str(t, "why"), "The host asked for patience.");
     t->coordinator.slow_until = 0;
+    t->store.photo.parked = true; /* for a place of its host */
+    t->store.photo.due_ms = now + 1000;
+    assert_int_equal(api_get(t, EXPLAIN), 200);
+    assert_string_equal(api_str(t, "why"), "The host gets no further request for now.");
+    assert_true(json_is_string(api_at(t, "next_at")));
     t->store.photo.due_ms = now - 60000;
     assert_int_equal(api_get(t, EXPLAIN), 200);
     assert_string_equal(api_str(t, "verdict"), "wait");

@@ -785,6 +785,8 @@ static void openapi(void **state)
         {"/healthz", "get"},
         {"/readyz", "get"},
         {"/metrics", "get"},
+        {"/v1/items", "get"},
+        {"/v1/items/{client}/{item}/refresh", "post"},
         {"/openapi.json", "get"},
         {"/asyncapi.json", "get"},
         {"/", "get"},

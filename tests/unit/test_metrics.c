@@ -200,6 +200,7 @@ static void every_number_has_its_line(void **state)
     p.m->breakers[0] = 40;
     p.m->breakers[1] = 3;
     p.m->breakers[2] = 2;
+    p.m->waiting_photos[PP_REASON_HOST] = 17;
     p.m->leads = true;
     pp_metrics_loop_lag(p.m, 0, 250);
     pp_metrics_loop_lag(p.m, 2, 30);
@@ -220,6 +221,8 @@ static void every_number_has_its_line(void **state)
     says(&p, "photopool_breakers{state=\"closed\"} 40");
     says(&p, "photopool_breakers{state=\"open\"} 3");
     says(&p, "photopool_breakers{state=\"half_open\"} 2");
+    says(&p, "photopool_waiting_photos{reason=\"queued\"} 0");
+    says(&p, "photopool_waiting_photos{reason=\"host\"} 17");
     says(&p, "photopool_loop_lag_seconds{loop=\"main\"} 0.250");
     says(&p, "photopool_loop_lag_seconds{loop=\"fetch-1\"} 0.000");
     says(&p, "photopool_loop_lag_seconds{loop=\"fetch-2\"} 0.030");
@@ -246,9 +249,13 @@ static void lags_of_the_main_loop(void **state)
 
 static void gauges_of_the_leader_are_absent_elsewhere(void **state)
 {
-    static const char *const names[] = {"open_tasks",          "breakers",
-                                        "ingest_queue_length", "ingest_queue_age_seconds",
-                                        "outbox_length",       "outbox_age_seconds"};
+    static const char *const names[] = {"open_tasks",
+                                        "breakers",
+                                        "waiting_photos",
+                                        "ingest_queue_length",
+                                        "ingest_queue_age_seconds",
+                                        "outbox_length",
+                                        "outbox_age_seconds"};
     char type[80];
 
     (void)state;

@@ -148,7 +148,8 @@ struct pp_coord_secret {
     char secret[PP_COORD_SECRET_MAX];
 };
 
-/* A worker whose last heartbeat is older than this counts as lost. */
+/* A worker whose last heartbeat is older than this counts as lost: operators see it so, and it
+ * serves no tier any more. */
 #define PP_WORKER_LOST_MS 15000
 
 /* Lists the workers that were alive in the last minute. */
@@ -211,6 +212,12 @@ struct pp_worker_info {
     bool draining;
     int64_t started_at, seen_at;
 };
+
+/* Returns true if the worker counts as lost. */
+static inline bool pp_worker_lost(const struct pp_worker_info *w, int64_t now_ms)
+{
+    return now_ms - w->seen_at >= PP_WORKER_LOST_MS;
+}
 
 /* A message from one process to all others. It arrives at most once, and in any order; receivers
  * must tolerate a lost one. The sender owns the strings; a receiver may use them during the

@@ -414,6 +414,30 @@ struct pp_store_item { /* reads the newest revision of an item; PP_ENOTFOUND */
     struct pp_item item; /* out: the item that was read */
 };
 
+/* Reads the newest revisions of a client's items, in order of the bytes of their ids, without
+ * deleted items. A call reads at most about `scan` revisions, whatever it finds: if the filter
+ * matches little, a page may have less than `limit` items, or none, although there are more. */
+struct pp_store_items {
+    struct pp_req req;
+    const char *client;
+    const char *prefix; /* reads only items whose ids begin with this; NULL: all items */
+    int status;         /* reads only items with this enum pp_item_status; -1: with any status */
+    uint16_t code;      /* reads only items with a photo that failed with this code; 0: all items */
+    const char *after;  /* continues after this id; NULL: starts with the first */
+    size_t limit;
+    size_t scan;
+    /* A page that has an item may end once its items take this many bytes of the arena; 0: it may
+     * not. */
+    size_t bytes;
+    /* The store sets the following fields. */
+    struct pp_item *items; /* n items, in order of id */
+    size_t n;
+    bool more;
+    const char *end; /* if `more`: the next page continues after this id */
+};
+/* No id has a character of this text, so no id lies between ID and ID PP_AFTER_ID. */
+#define PP_AFTER_ID "\x01"
+
 struct pp_store_photo { /* reads what is known of a photo: its record, its open task, its attempts */
     struct pp_req req;
     const char *client;
@@ -423,7 +447,8 @@ struct pp_store_photo { /* reads what is known of a photo: its record, its open 
     /* out: the last attempts, over all imports, earliest first; at most PP_ATTEMPTS_KEPT */
     struct pp_attempt *ended;
     uint32_t n_ended;
-    bool open, claimed; /* out: a task exists; a worker has claimed it */
+    /* out: a task exists; a worker has claimed it; it is parked */
+    bool open, claimed, parked;
     uint8_t tier, losses;
     uint16_t last_code; /* the code of the last failed attempt; 0: none */
     uint32_t attempts;
@@ -462,6 +487,9 @@ struct pp_store_replay {
     bool more;
 };
 
+/* Which clients a page has. */
+enum pp_clients_paused { PP_CLIENTS_ANY, PP_CLIENTS_PAUSED, PP_CLIENTS_NOT_PAUSED };
+
 /* Reads the settings of one client (`id` is set), of several (`ids` is set, each id once), or of a
  * page of clients. */
 struct pp_store_clients {
@@ -470,12 +498,12 @@ struct pp_store_clients {
     const char *const *ids;
     size_t n_ids;
     const char *after;
-    /* A page has only clients whose ids begin with `prefix` (NULL: any); if `paused` is set, only
-     * paused clients. */
-    const char *prefix;
-    bool paused;
-    size_t limit;              /* a page has at most this many clients */
-    struct pp_client *clients; /* out, in order of id; clients that are not stored are left out */
+    const char *prefix; /* a page has only clients whose ids begin with this; NULL: any */
+    enum pp_clients_paused paused;
+    bool batches; /* a page also has the clients that have batches and no settings; not `stored` */
+    size_t limit; /* a page has at most this many clients */
+    /* out, in order of id; else clients that are not stored are left out */
+    struct pp_client *clients;
     size_t n;
     bool more;
 };
@@ -547,6 +575,7 @@ struct pp_store_generation { /* records the name of the coordinator's current da
     X(results, pp_store_results)             \
     X(rejected, pp_store_rejected)           \
     X(item, pp_store_item)                   \
+    X(items, pp_store_items)                 \
     X(photo, pp_store_photo)                 \
     X(object, pp_store_object)               \
     X(replay, pp_store_replay)               \

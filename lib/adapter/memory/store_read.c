@@ -56,6 +56,7 @@ enum pp_err pp_ms_run_photo(struct pp_memory_store *s, struct pp_store_photo *r)
     r->n_ended = 0;
     r->open = t;
     r->claimed = t && t->state == PP_TASK_CLAIMED;
+    r->parked = t && t->times.own_ms != 0;
     r->tier = t ? t->tier : 0;
     r->losses = t ? t->losses : 0;
     r->attempts = t ? t->attempts : 0;
@@ -144,6 +145,63 @@ enum pp_err pp_ms_run_item(struct pp_memory_store *s, struct pp_store_item *r)
     if (!name || !name->newest || !pp_ms_item_newest(name->newest))
         return PP_ENOTFOUND;
     return pp_ms_item_read(&r->req, name->newest, &r->item) ? PP_OK : PP_ENOMEM;
+}
+
+static int by_id(const void *a, const void *b)
+{
+    return strcmp((*(const struct pp_ms_name *const *)a)->id, (*(const struct pp_ms_name *const *)b)->id);
+}
+
+/* Lists the names of the client behind `after`, in order. Returns NULL if out of memory. */
+static struct pp_ms_name **list_names(const struct pp_store_items *r, struct pp_ms_client *c, size_t *n)
+{
+    struct pp_ms_name *name, *next;
+    struct pp_ms_name **names = pp_arena_array(r->req.arena, c ? HASH_COUNT(c->names) : 0, sizeof *names);
+    *n = 0;
+    if (!names || !c)
+        return names;
+    HASH_ITER (hh, c->names, name, next) {
+        if ((!r->after || strcmp(name->id, r->after) > 0) &&
+            (!r->prefix || strncmp(name->id, r->prefix, strlen(r->prefix)) == 0))
+            names[(*n)++] = name;
+    }
+    qsort(names, *n, sizeof *names, by_id);
+    return names;
+}
+
+static bool item_matches(const struct pp_store_items *r, const struct pp_ms_item *it)
+{
+    bool code = r->code == 0;
+    for (uint32_t i = 0; i < it->item.n_photos; i++) {
+        const struct pp_outcome *o = &it->item.photos[i].outcome;
+        code = code || (pp_outcome_has_code(o->kind) && o->code == r->code);
+    }
+    return code && (r->status < 0 || r->status == (int)it->item.status);
+}
+
+enum pp_err pp_ms_run_items(struct pp_memory_store *s, struct pp_store_items *r)
+{
+    size_t n;
+    struct pp_ms_name **names = list_names(r, pp_ms_client(s, r->client, false), &n);
+    const char *end = NULL;
+    pp_assert(r->limit > 0 && r->scan > 0, "a page of items is empty, or reads nothing");
+    r->items = pp_arena_array(r->req.arena, r->limit < n ? r->limit : n, sizeof *r->items);
+    r->n = 0;
+    r->more = false;
+    if (!names || !r->items)
+        return PP_ENOMEM;
+    for (size_t i = 0; i < n && !r->more; i++) {
+        struct pp_ms_item *it = names[i]->newest;
+        r->more = r->n == r->limit || i == r->scan;
+        if (r->more)
+            break;
+        end = names[i]->id;
+        if (it && pp_ms_item_newest(it) && item_matches(r, it) &&
+            !pp_ms_item_read(&r->req, it, &r->items[r->n++]))
+            return PP_ENOMEM;
+    }
+    r->end = r->more ? pp_arena_strdup(r->req.arena, end) : NULL;
+    return r->end || !r->more ? PP_OK : PP_ENOMEM;
 }
 
 /* --- the outbox --- */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "store_data.h"
 
 /* --- clients --- */
@@ -50,41 +51,59 @@ static enum pp_err read_several(const struct pp_memory_store *s, struct pp_store
 }
 
 /* Returns true if a page may have the client. */
-static bool is_listed(const struct pp_store_clients *r, const struct pp_client *c)
+static bool is_listed(const struct pp_store_clients *r, const char *id, bool paused)
 {
-    return (!r->paused || c->paused) && (!r->prefix || strncmp(c->id, r->prefix, strlen(r->prefix)) == 0);
+    return (!r->after || strcmp(id, r->after) > 0) &&
+           (r->paused == PP_CLIENTS_ANY || paused == (r->paused == PP_CLIENTS_PAUSED)) &&
+           (!r->prefix || strncmp(id, r->prefix, strlen(r->prefix)) == 0);
+}
+
+/* Lists the ids of clients in order; some are there several times. */
+static const char **list_ids(const struct pp_memory_store *s, struct pp_store_clients *r, size_t *n)
+{
+    size_t batches = r->batches ? s->by_id.n : 0;
+    const char **ids = pp_arena_array(r->req.arena, s->settings.n + batches, sizeof *ids);
+    *n = 0;
+    for (size_t i = 0; ids && i < s->settings.n; i++)
+        ids[(*n)++] = ((const struct client_block *)s->settings.at[i])->client.id;
+    for (size_t i = 0; ids && i < batches; i++)
+        ids[(*n)++] = ((const struct pp_ms_batch *)s->by_id.at[i])->client->name;
+    if (ids)
+        qsort(ids, *n, sizeof *ids, by_text);
+    return ids;
+}
+
+static enum pp_err read_page(const struct pp_memory_store *s, struct pp_store_clients *r)
+{
+    size_t n;
+    const char **ids = list_ids(s, r, &n);
+    r->clients = pp_arena_array(r->req.arena, r->limit < n ? r->limit : n, sizeof *r->clients);
+    if (!ids || !r->clients)
+        return PP_ENOMEM;
+    for (size_t i = 0; i < n; i++) {
+        const struct client_block *c = pp_memory_sorted_find(&s->settings, ids[i], by_id);
+        const struct client_block unknown = {.client = {.id = ids[i]}};
+        if ((i > 0 && strcmp(ids[i], ids[i - 1]) == 0) || !is_listed(r, ids[i], c && c->client.paused))
+            continue;
+        r->more = r->n == r->limit;
+        if (r->more)
+            return PP_OK;
+        pp_assert(r->n < r->limit, "a client is added to a full page");
+        if (!read_client(r, c ? c : &unknown))
+            return PP_ENOMEM;
+    }
+    return PP_OK;
 }
 
 enum pp_err pp_ms_run_clients(struct pp_memory_store *s, struct pp_store_clients *r)
 {
-    const struct pp_memory_sorted *all = &s->settings;
-    size_t limit = r->id ? 1 : r->limit;
     r->n = 0;
     r->more = false;
-    if (!r->id && r->ids)
-        return read_several(s, r);
-    const char *from = r->id ? r->id : r->after ? r->after : "";
-    size_t i = pp_memory_sorted_place(all, from, by_id);
-    if (!r->id && i < all->n && by_id(from, all->at[i]) == 0)
-        i++; /* the page begins after this client */
-    limit = limit < all->n - i ? limit : all->n - i;
-    r->clients = pp_arena_array(r->req.arena, limit, sizeof *r->clients);
-    if (!r->clients)
-        return PP_ENOMEM;
-    for (; i < all->n; i++) {
-        const struct client_block *c = all->at[i];
-        if (r->id && by_id(r->id, c) != 0)
-            return PP_OK;
-        if (!r->id && !is_listed(r, &c->client))
-            continue;
-        if (r->n == limit) {
-            r->more = !r->id;
-            return PP_OK;
-        }
-        if (!read_client(r, c))
-            return PP_ENOMEM;
-    }
-    return PP_OK;
+    if (!r->id)
+        return r->ids ? read_several(s, r) : read_page(s, r);
+    const struct client_block *c = pp_memory_sorted_find(&s->settings, r->id, by_id);
+    r->clients = pp_arena_array(r->req.arena, 1, sizeof *r->clients);
+    return r->clients && (!c || read_client(r, c)) ? PP_OK : PP_ENOMEM;
 }
 
 enum pp_err pp_ms_run_put_client(struct pp_memory_store *s, struct pp_store_put_client *r)

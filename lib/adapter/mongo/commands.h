@@ -356,6 +356,14 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
       "", "'sort': {'q': 1}, 'limit': '?limit:i', " MG_MAJORITY)                                             \
     X(ITEM, FIND, ITEMS, "", "{'c': '?client:s', 'i': '?item:s'}", "",                                       \
       "'sort': {'r': -1}, 'limit': 1, " MG_MAJORITY)                                                         \
+    X(ITEM_IDS, FIND, ITEMS, "newest", "{'c': '?client:s', 'i': {'$gte': '?from:s', '$lt': '?to:s?'}}", "",  \
+      "'sort': {'i': 1, 'r': -1}, 'limit': '?limit:i', 'projection': {'_id': 0, 'i': 1, 'r': "               \
+      "1}, " MG_MAJORITY)                                                                                    \
+    X(ITEMS_MATCH, FIND, ITEMS, "_id_",                                                                      \
+      "{'c': '?client:s', '_id': {'$in': '?ids:S'}, 's': '?status:I', 'ph.o.c': '?code:I'}", "",             \
+      "'projection': {'_id': 0, 'i': 1}, " MG_MAJORITY)                                                      \
+    X(ITEMS_READ, FIND, ITEMS, "_id_", "{'c': '?client:s', '_id': {'$in': '?ids:S'}, 'b': " MG_YES "}", "",  \
+      MG_MAJORITY)                                                                                           \
     X(ITEM_TASKS, FIND, PHOTOS, "", "{" MG_THESE_PHOTOS "}", "",                                             \
       "'projection': {'t.s': 1, 't.tier': 1, 't.due': 1, 't.at': 1, 't.lc': 1, 't.wu': 1, 't.pk': 1}")       \
     X(WAITING_ITEMS, FIND, ITEMS, "batch", "{'c': '?client:s', 'b': '?batch:s', 'q': 0}", "",                \
@@ -434,8 +442,11 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
     X(CLIENTS, FIND, CLIENTS, "",                                                                            \
       "{'_id': {'$eq': '?id:s?', '$in': '?ids:S?', '$gt': '?after:s?', '$gte': '?from:s?', '$lt': "          \
       "'?to:s?'},"                                                                                           \
-      " 'pa': '?paused:y'}",                                                                                 \
+      " 'pa': '?paused:e'}",                                                                                 \
       "", "'sort': {'_id': 1}, 'limit': '?limit:i', " MG_MAJORITY)                                           \
+    X(CLIENTS_OF_BATCHES, AGGREGATE, BATCHES, "client",                                                      \
+      "[{'$match': {'c': {'$gt': '?after:s', '$gte': '?from:s?', '$lt': '?to:s?'}}}, {'$sort': {'c': 1}},"   \
+      " {'$group': {'_id': '$c'}}]")                                                                         \
     X(CLIENT_PUT, REPLACE, CLIENTS, "_id_", "{'_id': '?id:s'}",                                              \
       "{'_id': '?id:s', 'rs': '?rpm_set:b', 'un': '?unlimited:b', 'rpm': '?rpm:i', 'cc': '?concurrency:i',"  \
       " 'w': '?weight:i', 'pa': '?paused:b', 'hd': '?headers:s?', 'up': '?updated:i'}")                      \

@@ -75,6 +75,7 @@ void pp_mg_photo(struct pp_mg_thread *t, struct pp_store_photo *r)
         pp_mg_fail(t, pp_mg_read(doc, task_field, r->req.arena, r));
     if (!r->open)
         return;
+    r->parked = pp_mg_doc_int(doc, "t.pk") != 0;
     r->due_ms = pp_mg_our_ms(t, r->due_ms);
     r->wait_until_ms = pp_mg_our_ms_or_0(t, r->wait_until_ms);
 }

@@ -4,6 +4,7 @@
  * (pp_mg_seq_end), so a reader of pages never misses an item that finishes meanwhile. Once a
  * batch has ended, no more of its items finish, so the reader gets all of it, whatever blocks
  * are open. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "photopool/task_rules.h"
@@ -43,30 +44,46 @@ void pp_mg_results(struct pp_mg_thread *t, struct pp_store_results *r)
 
 /* --- one item --- */
 
-/* Adds the states of their tasks to the open photos; a key may occur several times in an item. */
-static void read_tasks(struct pp_mg_thread *t, struct pp_item *item)
+/* Sets the members of an open photo that describe its task. */
+static void set_task(struct pp_mg_thread *t, struct pp_item_photo *p, const bson_t *row)
 {
-    size_t n = 0;
-    struct pp_key *keys = pp_mg_array(t, item->n_photos, sizeof *keys);
-    for (uint32_t i = 0; keys && i < item->n_photos; i++)
-        if (item->photos[i].outcome.kind == PP_OUTCOME_OPEN)
-            keys[n++] = item->photos[i].key;
-    if (n > 0)
-        pp_mg_query(t, MQ_ITEM_TASKS, "sK", item->client, PP_MG_LIST(keys, n));
-    for (const bson_t *row; n > 0 && (row = pp_mg_next(t));) {
-        struct pp_key key = pp_mg_id_key(t, row);
-        for (uint32_t i = 0; i < item->n_photos; i++) {
-            struct pp_item_photo *p = &item->photos[i];
-            if (p->outcome.kind != PP_OUTCOME_OPEN || memcmp(&p->key, &key, sizeof key) != 0)
+    p->claimed = pp_mg_doc_int(row, "t.s") == PP_MG_CLAIMED;
+    p->parked = pp_mg_doc_int(row, "t.pk") != 0;
+    p->tier = (uint8_t)pp_mg_doc_int(row, "t.tier");
+    p->attempts = (uint32_t)pp_mg_doc_int(row, "t.at");
+    p->last_code = (uint16_t)pp_mg_doc_int(row, "t.lc");
+    p->due_ms = pp_mg_our_ms(t, pp_mg_doc_int(row, "t.due"));
+    p->wait_until_ms = pp_mg_our_ms_or_0(t, pp_mg_doc_int(row, "t.wu"));
+}
+
+/* Adds the states of their tasks to the open photos of a client's items; a key may occur several
+ * times. */
+static void read_tasks(struct pp_mg_thread *t, const struct pp_item *items, size_t n_items)
+{
+    size_t n = 0, all = 0;
+    for (size_t i = 0; i < n_items; i++)
+        all += items[i].n_photos;
+    struct pp_item_photo **photos = pp_mg_array(t, all, sizeof *photos);
+    struct pp_mg_place *places = pp_mg_array(t, all, sizeof *places);
+    for (size_t i = 0; photos && places && i < n_items; i++) {
+        for (uint32_t k = 0; k < items[i].n_photos; k++) {
+            struct pp_item_photo *p = &items[i].photos[k];
+            if (p->outcome.kind != PP_OUTCOME_OPEN)
                 continue;
-            p->claimed = pp_mg_doc_int(row, "t.s") == PP_MG_CLAIMED;
-            p->parked = pp_mg_doc_int(row, "t.pk") != 0;
-            p->tier = (uint8_t)pp_mg_doc_int(row, "t.tier");
-            p->attempts = (uint32_t)pp_mg_doc_int(row, "t.at");
-            p->last_code = (uint16_t)pp_mg_doc_int(row, "t.lc");
-            p->due_ms = pp_mg_our_ms(t, pp_mg_doc_int(row, "t.due"));
-            p->wait_until_ms = pp_mg_our_ms_or_0(t, pp_mg_doc_int(row, "t.wu"));
+            pp_assert(n < all, "items have more photos than were counted");
+            places[n] = (struct pp_mg_place){p->key, (uint32_t)n};
+            photos[n++] = p;
         }
+    }
+    if (n == 0)
+        return;
+    pp_mg_places_sort(places, n);
+    pp_mg_query(t, MQ_ITEM_TASKS, "sK", items[0].client, PP_MG_COLUMN(places, n, key));
+    for (const bson_t *row; (row = pp_mg_next(t));) {
+        struct pp_key key = pp_mg_id_key(t, row);
+        const struct pp_mg_place *p = pp_mg_places_find(places, n, &key);
+        for (; p && p < places + n && memcmp(&p->key, &key, sizeof key) == 0; p++)
+            set_task(t, photos[p->at], row);
     }
 }
 
@@ -76,7 +93,142 @@ void pp_mg_item(struct pp_mg_thread *t, struct pp_store_item *r)
     pp_mg_one(t, MQ_ITEM, pp_mg_item_fields, r->req.arena, &r->item, "ss", r->client, r->id);
     /* A document without a batch is a stub, the rest of a deleted item. */
     pp_mg_require(t, r->item.batch_id, PP_ENOTFOUND);
-    read_tasks(t, &r->item);
+    read_tasks(t, &r->item, 1);
+}
+
+/* --- a client's items ---
+ *
+ * The index "newest" gives the ids and their newest revisions; no document is read for that. With a
+ * filter, the server then says which of these revisions match. The page reads only those. */
+
+enum { MATCH_ITEMS = 500, READ_ITEMS = 50 }; /* a command names at most this many items */
+
+struct id_list {
+    const char **ids;  /* the items, in order */
+    const char **docs; /* the _id of the newest revision of each */
+    size_t n;
+    bool more; /* the client has further items */
+    const char *end;
+};
+
+/* Returns a text that is above all texts with this prefix, or NULL: no bound is known, because the
+ * prefix does not end with an ASCII character. */
+static const char *above_prefix(struct pp_mg_thread *t, const char *prefix)
+{
+    size_t n = prefix ? strlen(prefix) : 0;
+    char *to = n > 0 && (unsigned char)prefix[n - 1] < 0x7f ? pp_arena_copy(&t->tmp, prefix, n) : NULL;
+    if (to)
+        to[n - 1]++;
+    return to;
+}
+
+/* Lists the newest revisions from at most r->scan entries of the index. Of an item's revisions the
+ * index has the newest first, so a list that ends between them lacks none. */
+static void list_ids(struct pp_mg_thread *t, const struct pp_store_items *r, struct id_list *l)
+{
+    const char *from = r->prefix ? r->prefix : "", *last = "";
+    size_t n = 0;
+    *l = (struct id_list){.ids = pp_mg_array(t, r->scan, sizeof *l->ids),
+                          .docs = pp_mg_array(t, r->scan, sizeof *l->docs)};
+    if (r->after && strcmp(r->after, from) >= 0)
+        from = pp_arena_printf(&t->tmp, "%s" PP_AFTER_ID, r->after);
+    pp_mg_require(t, from, PP_ENOMEM);
+    pp_mg_query(t, MQ_ITEM_IDS, "sssi", r->client, from, above_prefix(t, r->prefix), (int64_t)r->scan + 1);
+    for (const bson_t *row; !l->more && (row = pp_mg_next(t));) {
+        const char *id = pp_mg_doc_text(row, "i");
+        if (r->prefix && id && strncmp(id, r->prefix, strlen(r->prefix)) != 0)
+            return;
+        l->more = n++ == r->scan;
+        if (l->more || (id && strcmp(id, last) == 0))
+            continue;
+        last = l->ids[l->n] = pp_mg_copy(t, row, "i");
+        uint32_t revision = (uint32_t)pp_mg_doc_int(row, "r");
+        l->docs[l->n] = last ? pp_mg_item_id(&t->tmp, r->client, last, revision) : NULL;
+        pp_mg_require(t, l->docs[l->n], PP_ENOMEM);
+        l->end = last;
+        l->n += t->err == PP_OK;
+    }
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Keeps only items that match the filter, at most one more than the page takes. */
+static void keep_matching(struct pp_mg_thread *t, const struct pp_store_items *r, struct id_list *l)
+{
+    int64_t status = r->status, code = r->code;
+    size_t kept = 0, at = 0;
+    while (at < l->n && kept <= r->limit && t->err == PP_OK) {
+        size_t n = l->n - at < MATCH_ITEMS ? l->n - at : MATCH_ITEMS;
+        bool *match = pp_mg_array(t, n, sizeof *match);
+        pp_mg_query(t, MQ_ITEMS_MATCH, "sSII", r->client, PP_MG_LIST(l->docs + at, n),
+                    status >= 0 ? &status : NULL, code ? &code : NULL);
+        for (const bson_t *row; match && (row = pp_mg_next(t));) {
+            const char *id = pp_mg_doc_text(row, "i");
+            const char **found = id ? bsearch(&id, l->ids + at, n, sizeof *l->ids, by_text) : NULL;
+            if (found)
+                match[found - (l->ids + at)] = true;
+        }
+        for (size_t i = 0; match && i < n; i++, at++) {
+            if (!match[i])
+                continue;
+            pp_assert(kept <= at, "more items are kept than were seen");
+            l->ids[kept] = l->ids[at];
+            l->docs[kept++] = l->docs[at];
+        }
+    }
+    if (at < l->n && kept > 0) { /* the others were not asked for */
+        l->more = true;
+        l->end = l->ids[kept - 1];
+    }
+    l->n = kept;
+}
+
+static int by_id(const void *a, const void *b)
+{
+    return strcmp(((const struct pp_item *)a)->id, ((const struct pp_item *)b)->id);
+}
+
+/* Adds items to the page, in order. Leaves out what is left of deleted ones. */
+static void read_items(struct pp_mg_thread *t, struct pp_store_items *r, const char *const *docs, size_t n)
+{
+    size_t first = r->n;
+    pp_mg_query(t, MQ_ITEMS_READ, "sS", r->client, PP_MG_LIST(docs, n));
+    for (const bson_t *row; r->n < first + n && (row = pp_mg_next(t)); r->n++) {
+        r->items[r->n] = (struct pp_item){0};
+        pp_mg_fail(t, pp_mg_read(row, pp_mg_item_fields, r->req.arena, &r->items[r->n]));
+    }
+    if (t->err != PP_OK)
+        return;
+    qsort(&r->items[first], r->n - first, sizeof *r->items, by_id);
+    read_tasks(t, &r->items[first], r->n - first);
+}
+
+void pp_mg_items(struct pp_mg_thread *t, struct pp_store_items *r)
+{
+    struct id_list l;
+    size_t before = r->req.arena->used, at = 0;
+    pp_assert(r->limit > 0 && r->scan > 0, "a page of items is empty, or reads nothing");
+    r->n = 0;
+    r->items = pp_mg_alloc(t, r->req.arena, r->limit, sizeof *r->items);
+    pp_mg_reads_begin(t);
+    list_ids(t, r, &l);
+    if (r->status >= 0 || r->code)
+        keep_matching(t, r, &l);
+    while (at < l.n && r->n < r->limit && t->err == PP_OK) {
+        size_t n = l.n - at < READ_ITEMS ? l.n - at : READ_ITEMS;
+        n = n < r->limit - r->n ? n : r->limit - r->n;
+        read_items(t, r, l.docs + at, n);
+        at += n;
+        if (r->n > 0 && r->bytes > 0 && r->req.arena->used - before >= r->bytes)
+            break;
+    }
+    pp_mg_reads_end(t);
+    r->more = l.more || at < l.n;
+    const char *end = at < l.n ? l.ids[at - 1] : l.end;
+    r->end = r->more && t->err == PP_OK ? pp_mg_text(t, r->req.arena, end) : NULL;
 }
 
 /* --- newest revisions --- */

@@ -1,5 +1,8 @@
 /* settings.c: settings of clients, and learned routes. Each write replaces a whole document, so
  * it can be repeated. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "steps.h"
 
 /* --- clients: _id is the client --- */
@@ -19,20 +22,95 @@ static const struct pp_mg_field client_fields[] = {
 };
 #undef FIELD
 
-void pp_mg_clients(struct pp_mg_thread *t, struct pp_store_clients *r)
+/* The end of the range is above all ids with the prefix, whose characters are ASCII. */
+static const char *end_of(struct pp_mg_thread *t, const char *prefix)
+{
+    const char *end = prefix ? pp_arena_printf(&t->tmp, "%s\x7f", prefix) : NULL;
+    pp_mg_require(t, end || !prefix, PP_ENOMEM);
+    return end;
+}
+
+/* Reads clients that have settings. */
+static void read_settings(struct pp_mg_thread *t, struct pp_store_clients *r)
 {
     const char *const *ids = r->id ? NULL : r->ids;
     size_t limit = r->id ? 1 : ids ? r->n_ids : r->limit;
-    bool page = !r->id && !ids;
+    bool page = !r->id && !ids, paused = r->paused == PP_CLIENTS_PAUSED;
     const char *from = page ? r->prefix : NULL;
-    /* The end of the range is above all ids with the prefix, whose characters are ASCII. */
-    const char *to = from ? pp_arena_printf(&t->tmp, "%s\x7f", from) : NULL;
-    pp_mg_require(t, to || !from, PP_ENOMEM);
-    pp_mg_rows(t, MQ_CLIENTS, client_fields, PP_MG_PAGE(r, clients, limit), "sSsssyi", r->id,
-               PP_MG_LIST(ids, r->n_ids), page ? r->after : NULL, from, to, page && r->paused,
-               (int64_t)limit + 1);
+    pp_mg_rows(t, MQ_CLIENTS, client_fields, PP_MG_PAGE(r, clients, limit), "sSsssei", r->id,
+               PP_MG_LIST(ids, r->n_ids), page ? r->after : NULL, from, end_of(t, from),
+               page && r->paused != PP_CLIENTS_ANY ? &paused : NULL, (int64_t)limit + 1);
     for (size_t i = 0; i < r->n; i++)
         r->clients[i].stored = true;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Returns the clients of the range that have batches, in order. The index gives each of them with
+ * one step, however many batches it has. */
+static const char **read_names(struct pp_mg_thread *t, const struct pp_store_clients *r, size_t *n)
+{
+    const char **names = NULL;
+    size_t room = 0;
+    *n = 0;
+    pp_mg_query(t, MQ_CLIENTS_OF_BATCHES, "sss", r->after ? r->after : "", r->prefix, end_of(t, r->prefix));
+    for (const bson_t *row; (row = pp_mg_next(t));) {
+        if (!pp_mg_grow(t, &t->tmp, &names, sizeof *names, *n, &room))
+            break;
+        names[(*n)++] = pp_mg_copy(t, row, "_id");
+    }
+    if (t->err != PP_OK)
+        *n = 0;
+    else if (*n > 1)
+        qsort(names, *n, sizeof *names, by_text);
+    return names;
+}
+
+/* Adds a client to the page, or finds out that there are more. */
+static void add_client(struct pp_mg_thread *t, struct pp_store_clients *r, struct pp_client c)
+{
+    if (r->paused == PP_CLIENTS_NOT_PAUSED && c.paused)
+        return;
+    r->more = r->n == r->limit;
+    if (r->more)
+        return;
+    pp_assert(r->n < r->limit, "a client is added to a full page");
+    c.id = pp_mg_text(t, r->req.arena, c.id);
+    r->clients[r->n++] = c;
+}
+
+/* Merges the clients with settings, which are read page by page, and those with batches. */
+static void merge_clients(struct pp_mg_thread *t, struct pp_store_clients *r)
+{
+    struct pp_store_clients page = *r;
+    size_t n, at = 0;
+    const char **names = read_names(t, r, &n);
+    page.paused = PP_CLIENTS_ANY;
+    page.more = true;
+    r->n = 0;
+    r->more = false;
+    r->clients = pp_mg_alloc(t, r->req.arena, r->limit, sizeof *r->clients);
+    while (page.more && !r->more && t->err == PP_OK) {
+        read_settings(t, &page);
+        for (size_t i = 0; !r->more && t->err == PP_OK && (i < page.n || (!page.more && at < n));) {
+            int order = i == page.n ? 1 : at == n ? -1 : strcmp(page.clients[i].id, names[at]);
+            add_client(t, r, order <= 0 ? page.clients[i] : (struct pp_client){.id = names[at]});
+            i += order <= 0;
+            at += order >= 0;
+        }
+        page.after = page.n > 0 ? page.clients[page.n - 1].id : page.after;
+    }
+}
+
+void pp_mg_clients(struct pp_mg_thread *t, struct pp_store_clients *r)
+{
+    if (r->id || r->ids || !r->batches || r->paused == PP_CLIENTS_PAUSED)
+        read_settings(t, r);
+    else
+        merge_clients(t, r);
 }
 
 /* Replaces the settings that the caller has read. If they have changed, or if there are some and

@@ -5,6 +5,7 @@
  * finishes meanwhile. */
 #include <string.h>
 
+#include "base/check.h"
 #include "store.h"
 
 /* --- batches and queues --- */
@@ -303,6 +304,57 @@ enum pp_err pp_sr_item(struct pp_sq_db *db, struct pp_store_item *r)
     return db->err;
 }
 
+/* Finds the first item of the client whose id is not below `from`, and begins with the prefix.
+ * Returns its id, in the arena, or NULL if there is none. */
+static const char *next_item(struct pp_sq_db *db, const struct pp_store_items *r, int64_t client,
+                             const char *from)
+{
+    sqlite3_stmt *st = pp_sq_bind(db, PP_Q_ITEM_FROM, "it", client, from);
+    const char *id = pp_sq_row(db, st) ? pp_sq_text(db, r->req.arena, st, 0) : NULL;
+    pp_sq_done(st);
+    return id && (!r->prefix || strncmp(id, r->prefix, strlen(r->prefix)) == 0) ? id : NULL;
+}
+
+/* Reads the newest revision of an item into the page, if it matches the filter. */
+static void add_newest(struct pp_sq_db *db, struct pp_store_items *r, int64_t client, const char *id)
+{
+    const struct photo_match m = {.codes = &r->code, .n_codes = 1};
+    pp_assert(r->n < r->limit, "an item is added to a full page");
+    int64_t num = pp_sq_int(db, 0, PP_Q_ITEM_NEWEST, "it", client, id);
+    sqlite3_stmt *st = pp_sq_bind(db, PP_Q_ITEM_READ, "i", num);
+    if (!pp_sq_row(db, st)) /* the rest of a deleted item */
+        return;
+    if ((r->status < 0 || r->status == (int)pp_sq_col(st, 6)) &&
+        (r->code == 0 || matching_photos(db, num, &m) > 0))
+        pp_sq_item_read(db, st, r->req.arena, &r->items[r->n++]);
+    pp_sq_done(st);
+}
+
+enum pp_err pp_sr_items(struct pp_sq_db *db, struct pp_store_items *r)
+{
+    struct pp_arena *a = r->req.arena;
+    int64_t client = pp_sq_name_find(db, PP_NAME_CLIENT, r->client);
+    const char *from = r->prefix ? r->prefix : "", *id = NULL;
+    size_t scanned = 0, before = a->used;
+    pp_assert(r->limit > 0 && r->scan > 0, "a page of items is empty, or reads nothing");
+    r->n = 0;
+    r->more = false;
+    r->end = NULL;
+    r->items = pp_sq_array(db, a, r->limit, sizeof *r->items);
+    if (r->after && strcmp(r->after, from) >= 0)
+        from = pp_arena_printf(a, "%s" PP_AFTER_ID, r->after);
+    while (client && from && db->err == PP_OK && (id = next_item(db, r, client, from))) {
+        bool full = r->n == r->limit || (r->n > 0 && r->bytes > 0 && a->used - before >= r->bytes);
+        r->more = full || scanned++ == r->scan;
+        if (r->more)
+            break;
+        add_newest(db, r, client, id);
+        r->end = id;
+        from = pp_arena_printf(a, "%s" PP_AFTER_ID, id);
+    }
+    return from ? db->err : PP_ENOMEM;
+}
+
 enum pp_err pp_sr_replay(struct pp_sq_db *db, struct pp_store_replay *r)
 {
     struct item_page page = {.batch_id = r->batch_id,
@@ -366,7 +418,8 @@ enum pp_err pp_sr_photo(struct pp_sq_db *db, struct pp_store_photo *r)
     r->due_ms = pp_sq_col(st, 6);
     r->last_code = (uint16_t)pp_sq_col(st, 7);
     r->wait_until_ms = pp_sq_col(st, 8);
-    pp_sq_fail(db, pp_unpack_attempts(pp_sq_bytes(st, 9), r->req.arena, &r->ended, &r->n_ended));
+    r->parked = pp_sq_col(st, 9) != 0;
+    pp_sq_fail(db, pp_unpack_attempts(pp_sq_bytes(st, 10), r->req.arena, &r->ended, &r->n_ended));
     pp_sq_done(st);
     return db->err;
 }

@@ -17,7 +17,7 @@
 #ifndef PP_ADAPTER_SQLITE_SCHEMA_H
 #define PP_ADAPTER_SQLITE_SCHEMA_H
 
-#define PP_STORE_VERSION 7
+#define PP_STORE_VERSION 8
 extern const char *const pp_store_schema[PP_STORE_VERSION];
 
 #define PP_SQ_TASK_COLUMNS                                                                     \
@@ -119,9 +119,9 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
     X(FORMER_ADD, "INSERT OR REPLACE INTO former SELECT sha, ?3 FROM photos WHERE num=?1 AND sha<>?2")       \
     X(FORMER_FIND, "SELECT 1 FROM former WHERE sha=?1")                                                      \
     X(FORMER_CLEAN, "DELETE FROM former WHERE at<?1")                                                        \
-    X(PHOTO_STATE, "SELECT p.rec, t.num, t.worker, t.tier, t.losses, t.attempts, t.due, t.code, t.until,"    \
-                   " p.tried FROM photos p LEFT JOIN tasks t ON t.num=p.task"                                \
-                   " WHERE p.client=?1 AND p.key=?2")                                                        \
+    X(PHOTO_STATE,                                                                                           \
+      "SELECT p.rec, t.num, t.worker, t.tier, t.losses, t.attempts, t.due, t.code, t.until, t.own, p.tried"  \
+      " FROM photos p LEFT JOIN tasks t ON t.num=p.task WHERE p.client=?1 AND p.key=?2")                     \
     X(PHOTO_FAILED, "SELECT num, client, rec FROM photos INDEXED BY photos_failed WHERE failed IS NOT NULL"  \
                     " AND client>=?1 AND client<=?2 AND (?3=-1 OR failed=?3) ORDER BY client LIMIT ?4")      \
     X(PHOTO_FORGET, "UPDATE photos SET rec=?2, failed=NULL WHERE num=?1")                                    \
@@ -205,10 +205,11 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
     X(OUTBOX_FIRST, "SELECT finished FROM items INDEXED BY items_outbox WHERE seq>?1 AND seq>0"              \
                     " ORDER BY seq LIMIT 1")                                                                 \
     X(OUTBOX_END, "SELECT last FROM state")                                                                  \
+    X(ITEM_FROM, "SELECT item FROM items WHERE client=?1 AND item>=?2 ORDER BY item LIMIT 1")                \
     X(ITEM_READ, "SELECT " PP_SQ_ITEM_COLUMNS " WHERE i.num=?1")                                             \
     X(WAITING_ITEMS, "SELECT i.num, i.client FROM batches b CROSS JOIN names n ON n.num=b.client"            \
-                     " CROSS JOIN items i ON i.num>=b.first_item AND i.num<=b.last_item"                     \
-                     " WHERE b.id=?1 AND n.name=?2 AND i.batch=b.num AND i.seq=0")                           \
+                     " CROSS JOIN items i INDEXED BY items_open ON i.batch=b.num"                            \
+                     " WHERE b.id=?1 AND n.name=?2 AND i.seq=0 AND i.batch>0")                               \
     X(WAITING_TASKS, "SELECT t.worker IS NOT NULL, t.queue, t.attempts, t.due, t.own, t.until FROM slots s"  \
                      " CROSS JOIN photos p ON p.client=?2 AND p.key=s.key"                                   \
                      " CROSS JOIN tasks t ON t.num=p.task WHERE s.item=?1 AND s.outcome IS NULL")            \
@@ -220,7 +221,11 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
     /* settings and routes */                                                                                \
     X(CLIENT_GET, "SELECT " PP_SQ_CLIENT_COLUMNS " FROM clients WHERE id=?1")                                \
     X(CLIENT_LIST, "SELECT " PP_SQ_CLIENT_COLUMNS " FROM clients WHERE id>?1"                                \
-                   " AND id>=?3 AND id<?3||x'7f' AND paused>=?4 ORDER BY id LIMIT ?2")                       \
+                   " AND id>=?3 AND id<?3||x'7f' AND (?4=0 OR (paused<>0)=(?4=1))"                           \
+                   " UNION ALL SELECT n.name, 0, 0, 0, 0, 0, 0, NULL, NULL FROM names n"                     \
+                   " WHERE ?5 AND ?4<>1 AND n.kind=1 AND n.name>?1 AND n.name>=?3 AND n.name<?3||x'7f'"      \
+                   " AND EXISTS(SELECT 1 FROM batches b WHERE b.client=n.num)"                               \
+                   " AND NOT EXISTS(SELECT 1 FROM clients c WHERE c.id=n.name) ORDER BY 1 LIMIT ?2")         \
     X(CLIENT_PUT,                                                                                            \
       "INSERT OR REPLACE INTO clients(" PP_SQ_CLIENT_COLUMNS ") VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)") \
     X(ROUTE_LIST, "SELECT " PP_SQ_ROUTE_COLUMNS " FROM routes WHERE (client, domain)>(?1, ?2)"               \

@@ -8,7 +8,7 @@
 static void read_client(struct pp_sq_db *db, sqlite3_stmt *st, struct pp_arena *a, struct pp_client *c)
 {
     *c = (struct pp_client){.id = pp_sq_text(db, a, st, 0),
-                            .stored = true,
+                            .stored = !pp_sq_is_null(st, 8),
                             .rpm_set = pp_sq_col(st, 1),
                             .rpm_unlimited = pp_sq_col(st, 2),
                             .rpm = (uint32_t)pp_sq_col(st, 3),
@@ -48,9 +48,10 @@ enum pp_err pp_sr_clients(struct pp_sq_db *db, struct pp_store_clients *r)
     r->clients = pp_sq_array(db, r->req.arena, limit, sizeof *r->clients);
     if (r->ids)
         return read_several(db, r);
-    sqlite3_stmt *st = r->id ? pp_sq_bind(db, PP_Q_CLIENT_GET, "t", r->id)
-                             : pp_sq_bind(db, PP_Q_CLIENT_LIST, "titd", r->after ? r->after : "",
-                                          (int64_t)limit + 1, r->prefix ? r->prefix : "", r->paused);
+    sqlite3_stmt *st =
+        r->id ? pp_sq_bind(db, PP_Q_CLIENT_GET, "t", r->id)
+              : pp_sq_bind(db, PP_Q_CLIENT_LIST, "titdd", r->after ? r->after : "", (int64_t)limit + 1,
+                           r->prefix ? r->prefix : "", (int)r->paused, r->batches);
     while (pp_sq_page(db, st, r->n, limit, &r->more))
         read_client(db, st, r->req.arena, &r->clients[r->n++]);
     return db->err;

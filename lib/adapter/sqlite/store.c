@@ -82,6 +82,9 @@ const char *const pp_store_schema[PP_STORE_VERSION] = {
 
     /* version 7: the last attempts of each photo (pack.h) */
     "ALTER TABLE photos ADD COLUMN tried BLOB;",
+
+    /* version 8: the open items of a batch */
+    "CREATE INDEX items_open ON items(batch) WHERE seq=0 AND batch>0;",
 };
 
 static const char *const sql[] = {PP_STORE_QUERIES(PP_SQ_TEXT)};

@@ -34,12 +34,13 @@ static int64_t permit_of(const struct pp_waiting_from *from, const char *client,
     return now_ms + (view.permits > 0 || left < 0 ? 0 : left);
 }
 
-/* Sets the bits of the queues that no live worker serves, and of those whose workers are busy. */
+/* Sets the bits of the queues that no live worker serves, and of those whose workers are busy. The
+ * room of a worker that has been silent for a while counts no more, even before it is lost. */
 static void set_served(struct pp_served *s, const struct pp_waiting_from *from,
                        const struct pp_coord_workers *workers)
 {
     const struct pp_params *params = from->params;
-    int64_t n = (int64_t)workers->n, every_ms = n * n / 2;
+    int64_t n = (int64_t)workers->n, every_ms = n * n / 2, now_ms = pp_loop_wall(from->loop);
 
     s->known = true;
     s->read_ms = pp_loop_now(from->loop);
@@ -48,13 +49,13 @@ static void set_served(struct pp_served *s, const struct pp_waiting_from *from,
     for (size_t i = 0; i < workers->n; i++) {
         const struct pp_worker_info *w = &workers->workers[i];
         uint32_t serves = UINT32_C(1) << PP_QUEUE_SUSPECT;
-        if (w->draining || pp_loop_wall(from->loop) - w->seen_at > PP_WORKER_GONE_MS)
+        if (w->draining || pp_worker_lost(w, now_ms))
             continue;
         for (uint32_t q = 0; q < params->n_tiers; q++)
             if (pp_reason_serves(w->tiers, params->tiers[q].timeout_ms))
                 serves |= UINT32_C(1) << q;
         s->unserved &= ~serves;
-        if (w->in_flight < w->capacity)
+        if (w->in_flight < w->capacity && now_ms - w->seen_at <= PP_WORKER_GONE_MS)
             s->busy &= ~serves;
     }
 }
@@ -145,9 +146,16 @@ static double rate_of(const struct pp_waiting_from *from, const struct pp_batch 
     return pp_progress_of_batch(from->progress, batch, !from->params->sole_worker, pp_loop_now(from->loop));
 }
 
+/* Returns true if the batch has open photos: an accepted one, too, which is not planned yet. */
 static bool moves(const struct pp_batch *batch)
 {
-    return batch->state == PP_BATCH_RUNNING && pp_batch_photos_open(batch) > 0;
+    return batch->state <= PP_BATCH_RUNNING && pp_batch_photos_open(batch) > 0;
+}
+
+/* Returns true if the store can say why the batch's photos wait. */
+static bool is_counted(const struct pp_batch *batch)
+{
+    return batch->state == PP_BATCH_RUNNING && moves(batch);
 }
 
 static void set_pace(struct pp_waiting_look *look, size_t i, const struct pp_reason_facts *f,
@@ -176,7 +184,10 @@ static void set_paces(struct pp_waiting_look *look)
         size_t k = 0;
         while (strcmp(look->facts.clients[k], look->batches[i].client) != 0)
             k++;
-        set_pace(look, i, &look->facts.facts[k], &look->waiting.rows[row++].waits);
+        const struct pp_waits none = {.photos = 0};
+        bool counted = is_counted(&look->batches[i]);
+        set_pace(look, i, &look->facts.facts[k], counted ? &look->waiting.rows[row].waits : &none);
+        row += counted;
     }
 }
 
@@ -189,19 +200,21 @@ static void on_facts(struct pp_req *req)
     finish_look(look, req->err);
 }
 
-/* Asks for the facts about the clients of the batches that were counted. */
+/* Asks for the facts about the clients of the batches with open photos. */
 static enum pp_err ask_facts(struct pp_waiting_look *look)
 {
     size_t n = 0;
-    const char **clients = pp_arena_array(look->req.arena, look->waiting.n, sizeof(*clients));
+    const char **clients = pp_arena_array(look->req.arena, look->n, sizeof(*clients));
 
     if (!clients)
         return PP_ENOMEM;
-    for (size_t i = 0; i < look->waiting.n; i++) {
+    for (size_t i = 0; i < look->n; i++) {
         size_t k = 0;
-        while (k < n && strcmp(clients[k], look->waiting.rows[i].client) != 0)
+        if (!moves(&look->batches[i]))
+            continue;
+        while (k < n && strcmp(clients[k], look->batches[i].client) != 0)
             k++;
-        clients[k] = look->waiting.rows[i].client;
+        clients[k] = look->batches[i].client;
         n += k == n;
     }
     look->facts = (struct pp_facts_look){.req = {.done = on_facts, .data = look, .arena = look->req.arena},
@@ -211,13 +224,20 @@ static enum pp_err ask_facts(struct pp_waiting_look *look)
     return pp_facts_look(&look->facts);
 }
 
+static bool any_moves(const struct pp_waiting_look *look)
+{
+    for (size_t i = 0; i < look->n; i++)
+        if (moves(&look->batches[i]))
+            return true;
+    return false;
+}
+
 static void on_counted(struct pp_req *req)
 {
     struct pp_waiting_look *look = req->data;
-    bool none = req->err == PP_OK && look->waiting.n == 0;
+    bool none = !any_moves(look);
     enum pp_err err = req->err == PP_OK && !none ? ask_facts(look) : req->err;
-
-    if (none)
+    if (req->err == PP_OK && none)
         set_paces(look);
     if (none || err != PP_OK)
         finish_look(look, err);
@@ -236,11 +256,12 @@ enum pp_err pp_waiting_look(struct pp_waiting_look *look)
     if (!look->paces || !r->rows)
         return PP_ENOMEM;
     for (size_t i = 0; i < look->n; i++)
-        if (moves(&look->batches[i])) {
+        if (is_counted(&look->batches[i])) {
             r->rows[r->n].batch_id = look->batches[i].id;
             r->rows[r->n++].client = look->batches[i].client;
         }
-    return store->ops->waiting(store, r);
+    /* Without the store, the reasons of batches that it does not have yet can still be told. */
+    return r->n == 0 && any_moves(look) ? ask_facts(look) : store->ops->waiting(store, r);
 }
 
 struct pp_batch_pace pp_waiting_at_rest(const struct pp_waiting_from *from, const struct pp_batch *batch)
@@ -250,4 +271,56 @@ struct pp_batch_pace pp_waiting_at_rest(const struct pp_waiting_from *from, cons
 
     pace.waiting[PP_REASON_QUEUED] = open;
     return pace;
+}
+
+/* --- the queue --- */
+
+/* An answer counts about PHOTOS_READ open photos in all, at least PHOTOS_LEAST of each batch. */
+enum { PHOTOS_READ = 8000, PHOTOS_LEAST = 50 };
+
+size_t pp_waiting_photos(size_t n)
+{
+    size_t photos = PHOTOS_READ / (n > 0 ? n : 1);
+    return photos > PHOTOS_LEAST ? photos : PHOTOS_LEAST;
+}
+
+static void finish_queue(struct pp_queue_look *q, enum pp_err err)
+{
+    q->req.err = err;
+    q->req.done(&q->req);
+}
+
+static void on_queue_looked(struct pp_req *req)
+{
+    struct pp_queue_look *q = req->data;
+
+    for (size_t i = 0; req->err == PP_OK && i < q->look.n; i++)
+        for (int k = 0; k < PP_REASON_COUNT; k++)
+            q->photos[k] += q->look.paces[i].waiting[k];
+    finish_queue(q, req->err);
+}
+
+static void on_running(struct pp_req *req)
+{
+    struct pp_queue_look *q = req->data;
+
+    q->look = (struct pp_waiting_look){.req = {.done = on_queue_looked, .data = q, .arena = req->arena},
+                                       .from = q->from,
+                                       .batches = q->running.batches,
+                                       .n = q->running.n,
+                                       .photos = pp_waiting_photos(q->running.n)};
+    enum pp_err err = req->err == PP_OK ? pp_waiting_look(&q->look) : req->err;
+    if (err != PP_OK)
+        finish_queue(q, err);
+}
+
+enum pp_err pp_queue_look(struct pp_queue_look *q)
+{
+    struct pp_task_store *store = q->from->store;
+
+    memset(q->photos, 0, sizeof(q->photos));
+    q->running = (struct pp_store_batches){.req = {.done = on_running, .data = q, .arena = q->req.arena},
+                                           .state = PP_BATCH_RUNNING,
+                                           .limit = PP_QUEUE_BATCHES};
+    return store->ops->batches(store, &q->running);
 }

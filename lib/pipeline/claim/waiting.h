@@ -48,7 +48,8 @@ struct pp_facts_look {
 
 pp_must_check enum pp_err pp_facts_look(struct pp_facts_look *look);
 
-/* A request for the pace of batches, with the errors of the store. */
+/* A request for the pace of batches, with the errors of the store. Of a batch that is accepted and
+ * not planned yet, it says whether its client is paused. */
 struct pp_waiting_look {
     struct pp_req req;
     const struct pp_waiting_from *from;
@@ -64,7 +65,27 @@ struct pp_waiting_look {
 
 pp_must_check enum pp_err pp_waiting_look(struct pp_waiting_look *look);
 
-/* Returns the pace of a batch that is not planned yet, or has ended. */
+/* Returns how many photos of each of n batches a request should read. */
+size_t pp_waiting_photos(size_t n);
+
+#define PP_QUEUE_BATCHES 100
+
+/* A request for the reasons why the open photos of the newest PP_QUEUE_BATCHES running batches are
+ * open, of all clients, with the errors of the store. */
+struct pp_queue_look {
+    struct pp_req req;
+    const struct pp_waiting_from *from;
+    /* The result, valid when the request has ended: */
+    uint64_t photos[PP_REASON_COUNT];
+    /* Used only while the request is in flight: */
+    struct pp_store_batches running;
+    struct pp_waiting_look look;
+};
+
+pp_must_check enum pp_err pp_queue_look(struct pp_queue_look *look);
+
+/* Returns the pace of a batch that has ended, or that is not planned yet and of whose client
+ * nothing is known. */
 struct pp_batch_pace pp_waiting_at_rest(const struct pp_waiting_from *from, const struct pp_batch *batch);
 
 #endif

@@ -272,6 +272,16 @@ static void write_breakers(const struct pp_metrics *m, struct pp_buf *out)
         pp_buf_printf(out, "photopool_breakers{state=\"%s\"} %" PRIu64 "\n", states[i], m->breakers[i]);
 }
 
+static void write_waiting(const struct pp_metrics *m, struct pp_buf *out)
+{
+    if (!m->leads)
+        return;
+    family(out, "waiting_photos", "gauge", "Open photos of the newest running batches, by reason.");
+    for (int i = 0; i < PP_REASON_COUNT; i++)
+        pp_buf_printf(out, "photopool_waiting_photos{reason=\"%s\"} %" PRIu64 "\n",
+                      pp_reason_name((enum pp_reason)i), m->waiting_photos[i]);
+}
+
 static void write_filter(const struct pp_metrics *m, struct pp_buf *out)
 {
     static const char *const labels[] = {
@@ -332,6 +342,7 @@ void pp_metrics_write(const struct pp_metrics *m, const struct pp_tier *tiers, u
     pp_histogram_write(&m->accept_to_result, result_bounds, "accept_to_result_seconds", "", out);
     write_webhooks(m, out);
     write_breakers(m, out);
+    write_waiting(m, out);
     write_handed_back(m, out);
     write_filter(m, out);
     write_loops(m, out);

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "core/reason.h"
 #include "core/tier.h"
 #include "photopool/code.h"
 #include "photopool/task.h"
@@ -122,6 +123,8 @@ struct pp_metrics {
     uint64_t filter_lookups[PP_FILTER_ANSWERS];
     /* number of open tasks by tier; only the leader shows it */
     uint64_t open_tasks[PP_TIERS_MAX + 1];
+    /* number of open photos by the reason why they are open; only the leader shows it */
+    uint64_t waiting_photos[PP_REASON_COUNT];
     uint64_t loop_lag_ms[PP_METRIC_LOOPS];
     size_t n_loops; /* number of loops whose timer lag is known */
     /* the backlogs of the sinks, as the leader last read them */

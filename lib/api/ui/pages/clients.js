@@ -1,4 +1,4 @@
-/* clients.js: the clients that have settings. */
+/* clients.js: the clients that have settings or batches. */
 import {get, Problem, withQuery} from "../api.js";
 import {h, number, pager, put, state, table, to} from "../view.js";
 
@@ -43,6 +43,6 @@ export function open(page) {
       ["client", c => h("a", {href: to("client", c.client)}, c.client)],
       ["state", c => c.paused ? state("paused", true) : state("active")],
       ["requests a minute", c => setting(c, "rpm"), "n"], ["at a time", c => setting(c, "concurrency"), "n"],
-      ["weight", c => setting(c, "weight"), "n"]], clients, "No client has settings of its own."), pager("#/clients", query, next));
+      ["weight", c => setting(c, "weight"), "n"]], clients, "No client has settings or batches."), pager("#/clients", query, next));
   };
 }
