@@ -167,6 +167,7 @@ static void a_change_is_read_without_a_notice(void **state)
     struct world *w = *state;
 
     open_untold(w);
+    w->p.roles &= ~(unsigned)PP_ROLE_CRON; /* its jobs read settings, too */
     world_post(w, "43", "b_2", 1, 1, PP_REFRESH_KNOWN, "bytes=2000&delay=600000");
     world_run(w, 10000);
     unsigned reads = w->faulty.calls[FAULTY_STORE_clients];
@@ -227,6 +228,7 @@ static void alone(void **state)
     w->params.tiers[0].timeout_ms = w->params.tiers[1].timeout_ms = 600000;
     w->step_ms = 100;
     open_with_slot(w);
+    w->p.roles &= ~(unsigned)PP_ROLE_CRON; /* its jobs read settings, too */
     world_post(w, "42", "b_1", 1, 1, PP_REFRESH_KNOWN, "bytes=2000&delay=600000");
     world_until(w, has_transfers, w);
     unsigned reads = w->faulty.calls[FAULTY_STORE_clients];
