@@ -132,7 +132,7 @@ static const char *host_of(const struct pp_transfer *t)
 static void learn_host(struct pp_settler *settler, const struct pp_transfer *t)
 {
     pp_hosts_answered(settler->o.hosts, host_of(t), t->outcome.code, t->outcome.ms);
-    if (t->hop_host[0] && strcmp(t->hop_host, t->task->domain) != 0) /* its own host has redirected it */
+    if (t->hop_host[0] && strcmp(t->hop_host, t->task->domain) != 0) /* its own host redirected it */
         pp_hosts_redirected(settler->o.hosts, t->task->domain, t->outcome.ms);
     if (t->slowed)
         pp_hosts_slow(settler->o.hosts, host_of(t), t->retry_after_ms);
