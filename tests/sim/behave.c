@@ -592,6 +592,11 @@ void sim_photo_make(uint64_t seed, const char *url, uint32_t version, struct pp_
     pp_buf_u64(out, draw);
 }
 
+size_t sim_photo_half(size_t whole)
+{
+    return whole < 24 ? whole / 2 : 12;
+}
+
 void sim_body_make(uint64_t seed, const char *url, const struct sim_answer *a, struct pp_buf *out)
 {
     switch (a->body) {
@@ -603,7 +608,7 @@ void sim_body_make(uint64_t seed, const char *url, const struct sim_answer *a, s
         struct pp_buf whole;
         pp_buf_init(&whole, 1 << 20);
         sim_photo_make(seed, url, a->version, &whole);
-        pp_buf_put(out, whole.p, whole.failed ? 0 : whole.n < 24 ? whole.n / 2 : 12);
+        pp_buf_put(out, whole.p, whole.failed ? 0 : sim_photo_half(whole.n));
         out->failed |= whole.failed;
         pp_buf_fini(&whole);
         break;

@@ -139,6 +139,8 @@ uint32_t sim_version_at(uint64_t seed, const char *url, int64_t now_ms);
 /* Appends the photo behind a URL: a small valid image, with bytes that no other URL and no other
  * version has. A failure sets out->failed. */
 void sim_photo_make(uint64_t seed, const char *url, uint32_t version, struct pp_buf *out);
+/* Returns how many of the photo's first bytes a SIM_BODY_HALF_PHOTO has. */
+size_t sim_photo_half(size_t whole);
 void sim_body_make(uint64_t seed, const char *url, const struct sim_answer *a, struct pp_buf *out);
 
 #endif
