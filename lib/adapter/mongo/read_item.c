@@ -141,9 +141,13 @@ static void list_ids(struct pp_mg_thread *t, const struct pp_store_items *r, str
         l->more = n++ == r->scan;
         if (l->more || (id && strcmp(id, last) == 0))
             continue;
-        last = l->ids[l->n] = pp_mg_copy(t, row, "i");
+        l->ids[l->n] = pp_mg_copy(t, row, "i");
+        pp_mg_require(t, l->ids[l->n], PP_ECORRUPT);
+        if (!l->ids[l->n])
+            return;
+        last = l->ids[l->n];
         uint32_t revision = (uint32_t)pp_mg_doc_int(row, "r");
-        l->docs[l->n] = last ? pp_mg_item_id(&t->tmp, r->client, last, revision) : NULL;
+        l->docs[l->n] = pp_mg_item_id(&t->tmp, r->client, last, revision);
         pp_mg_require(t, l->docs[l->n], PP_ENOMEM);
         l->end = last;
         l->n += t->err == PP_OK;
