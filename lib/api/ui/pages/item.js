@@ -1,5 +1,5 @@
 /* item.js: the newest revision of an item, and why each of its photos is as it is. */
-import {get, maybe, segment, withQuery} from "../api.js";
+import {get, segment, withQuery} from "../api.js";
 import {PHOTO_COLUMNS, photoRows} from "../photos.js";
 import {button, code, facts, h, number, put, section, state, table, to, when} from "../view.js";
 
@@ -12,7 +12,8 @@ function attempts(list) {
 async function explain(box, client, url) {
   try {
     const e = await get(withQuery("/v1/explain", {client, url}));
-    const known = await maybe(withQuery("/v1/photos", {client, url}), "photos");
+    // nothing is known of a URL that can't be read, or that no import has named
+    const known = await get(withQuery("/v1/photos", {client, url})).catch(() => null);
     const sentences = Array.isArray(e.sentences) ? e.sentences.join(" ") : e.why;
     put(box, h("p", null, state(e.verdict), ": ", sentences, e.next_at ? [" Next: ", when(e.next_at), "."] : null),
       Array.isArray(known?.attempts) ? attempts(known.attempts) : null);
