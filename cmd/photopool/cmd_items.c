@@ -129,7 +129,7 @@ int pp_cmd_items(int argc, char **argv)
 
 static const char refresh_help[] =
     "Usage: photopool refresh CLIENT ITEM\n\n"
-    "Fetches all photos of an item again, also those that are stored, as a batch of its own.\n\n"
+    "Fetches all photos of an item again, stored ones too, as a batch of its own.\n\n"
     "Examples:\n"
     "  photopool refresh 42 ad-1\n";
 

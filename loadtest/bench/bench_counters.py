@@ -130,7 +130,7 @@ def load(fleet, args):
 
 
 def sweep(case, fleet, args):
-    """A day passes for the counters, except for those that are read."""
+    """Sets the clocks a day ahead, reads KEPT counters, and waits until the others have left the cache."""
     clock = Clock(case)
     clock.set(DAY_AND_MORE)
     for replica in fleet.replicas:

@@ -278,7 +278,7 @@ static void a_late_flush_of_a_removed_counter(void **state)
     assert_int_equal(stored(k, "a"), 2);
     assert_int_equal(stored_day(k, "a"), 2);
     store_flush(k, 4, NULL, 0, "a");
-    store_flush(k, 5000, "b", 1, "b"); /* so long after it that "a" may be forgotten */
+    store_flush(k, 5000, "b", 1, "b"); /* over 1,000 flushes later: the store may forget "a" */
     assert_int_equal(stored(k, "a"), 0);
     assert_int_equal(stored(k, "b"), 1);
 }

@@ -1,8 +1,8 @@
 /* counts.h: callers that increment and read counters, through the port of a process with the role
  * api, and the judge of rule I11 for counters:
  *
- *  - a sum that a caller gets has all increments that were answered before it asked, and no others
- *    than those that were sent
+ *  - a sum that a caller gets has each increment that was answered before the caller asked, and
+ *    only increments that were sent
  *  - at the end, each day and each sum in the store equals the increments that were answered, and
  *    so does each sum in the cache
  *
@@ -18,7 +18,7 @@
 /* Begins to send increments and reads, if the swarm has counts_every_ms. Aborts if out of
  * memory. */
 struct sim_counts *sim_counts_open(struct sim_fleet *f);
-/* Begins no further increments. Those that were not answered are repeated until they are. */
+/* Begins no further increments. Repeats each unanswered one until it is answered. */
 void sim_counts_stop(struct sim_counts *s);
 /* Returns true if increments are not answered, or not in the store. */
 bool sim_counts_behind(const struct sim_counts *s);
