@@ -460,11 +460,11 @@ class Pool(Process):
     def put(self, path, data):
         return self.post(path, data, method="PUT")
 
-    def submit(self, client, items, refresh=None, key=None):
-        """Posts a batch, of which every item must be accepted. Returns the batch's id."""
-        data = {"client": client, "items": items}
-        if refresh:
-            data["refresh"] = refresh
+    def submit(self, client, items, key=None, **fields):
+        """Posts a batch with these fields, as refresh="changed". Every item must be accepted. Returns
+        the batch's id.
+        """
+        data = {"client": client, **{k: v for k, v in fields.items() if v}, "items": items}
         answer = self.post("/v1/batches", data, {"Idempotency-Key": key} if key else None, compress=True)
         same(answer.status, 202, f"POST /v1/batches: {answer}")
         same(answer.json["accepted"], len(items), f"accepted of {answer}")

@@ -327,6 +327,14 @@ def batches(r):
     api("getBatch", again["batch_id"])
     api("getBatch", again["batch_id"], key="bound")
     api("getBatch", r.nobody["id"], due=404, code="not_found")
+    api("getBatch", r.nobody["id"], query=[("wait", 60)], due=404, code="not_found")
+    api("getBatch", again["batch_id"], query=[("wait", 61)], due=400, code="bad_parameter")
+    named = [("client", "42"), ("label", "monday"), ("max_age", "30d")]
+    third = api("postBatch", raw=lines, ctype=NDJSON, query=named, due=202)["batch_id"]
+    wait_until(lambda: api("getBatch", third, query=[("wait", 10)])["state"] == "finished", 60, "a call that waits for the batch")
+    same([b["batch_id"] for b in api("listBatches", query=[("label", "monday")])["batches"]], [third], "batches by label")
+    api("listBatches", query=[("label", "a\n")], due=400, code="bad_parameter")
+    api("postBatch", body={"client": "42", "items": items, "label": ""}, due=422, code="bad_value", refused="form")
     page = api("listBatches", query=[("client", "42"), ("state", "finished"), ("limit", 1)])
     check(page["next"], "a second page")
     api("listBatches", query=[("client", "42"), ("state", "finished"), ("limit", 1), ("after", page["next"])])
