@@ -117,7 +117,7 @@ static const struct sample samples[] = {
      {"status", "--client", "42", "--state", "running"},
      {{200, NULL, "{\"batches\":[" BATCH "],\"next\":null}"}},
      .width = TERMINAL,
-     .out = "b_1    42      \033[32mfinished\033[0m  2026-11-20 10:00:00    2/2     4/4    -  "
+     .out = "b_1    42      -      \033[32mfinished\033[0m  2026-11-20 10:00:00    2/2     4/4    -  "
             "\033[31m1 http_404\033[0m\r\n",
      .request = {"GET /v1/batches?client=42&state=running&limit=20"}},
     {"batches with a label",

@@ -15,7 +15,7 @@ enum { SETTLED_MS = 60000 };
 static const struct pp_mg_field fields[] = {
     PP_MG_FIELD_TEXT("_id", struct pp_batch, id),
     PP_MG_FIELD_TEXT("c", struct pp_batch, client),
-    PP_MG_FIELD_TEXT("lb", struct pp_batch, label),
+    FIELD("lb", label),
     FIELD("rf", refresh),
     FIELD("cr", created_at),
     FIELD("f", finished_at),
