@@ -232,7 +232,7 @@ def table():
     """
     with open(os.path.join(ROOT, "lib", "api", "endpoints.h"), encoding="utf-8") as f:
         text = f.read()
-    rows = re.findall(r'^ +X\((\w+), "([^"]+)", (\w+), ([\w |]+), (PP_PAGE ?)?(?:"([^"]*)")?,\s+\w+\)', text, re.M)
+    rows = re.findall(r'^ +X\((\w+), "([^"]+)", (\w+), ([\w |]+), (PP_PAGE ?)?(?:"([^"]*)")?,[\s\\]+\w+\)', text, re.M)
     same(len(rows), len(re.findall(r'^ +X\(\w+, "/', text, re.M)), "rows of the table that were understood")
     return [(method, path, scope, set(flags.split(" | ")), (("limit after " if page else "") + params).replace("*", "").split())
             for method, path, scope, flags, page, params in rows]
