@@ -90,6 +90,7 @@ static void stop_waiting(struct wait_state *s)
 {
     if (!s->waits)
         return;
+    pp_assert(s->timer, "a call waits without a timer");
     s->waits = false;
     pp_hub_unsubscribe(s->call->o->hub, &s->sub);
     pp_poll_remove(&s->poll);
@@ -105,6 +106,8 @@ static void on_call_ends(struct pp_call *call)
 /* Answers with the latest reading. */
 static void answer(struct wait_state *s)
 {
+    pp_assert(!s->reading && (s->call->out.n > 0 || s->call->out.failed),
+              "a call is answered before its batch was read");
     s->call->req->on_hang_up = NULL;
     stop_waiting(s);
     if (s->revoked)
@@ -209,6 +212,7 @@ static void begin_wait(struct wait_state *s)
     struct pp_call *call = s->call;
     const char *key = pp_call_printf(call, "batch:%s", call->args[0]);
 
+    pp_assert(!s->waits && !s->waited, "a call waits twice");
     if (!key || !pp_event_place(call, &key, 1, false))
         return; /* the call has been answered */
     if (!pp_key_in_force(call->o->params, call->key_number)) {
@@ -243,6 +247,7 @@ static void on_read(struct pp_call *call)
     struct wait_state *s = call->state;
     bool over = s->get.find.batch.state > PP_BATCH_RUNNING;
 
+    pp_assert(s->reading, "a batch is read that the call did not ask for");
     s->reading = false;
     if (over || (s->waited && !s->again) || s->revoked)
         answer(s);

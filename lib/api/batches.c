@@ -256,6 +256,7 @@ static bool keep_entry(struct pp_call *call, const struct pp_ingest_entry *from)
     struct batches_list *s = call->state;
     struct pp_ingest_entry *to = &s->ingest.entries[s->ingest.n++];
 
+    pp_assert(s->ingest.n <= call->page.limit, "a page has more batches than it may");
     *to = *from;
     to->batch_id = pp_arena_strdup(&call->arena, from->batch_id);
     to->client = pp_arena_strdup(&call->arena, from->client);

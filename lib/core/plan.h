@@ -7,8 +7,9 @@
  *              if the host gave no validators       before the failure
  *   always     FETCH                                FETCH
  *
- * A batch with a max_age treats a stored photo that was fetched longer ago as `changed`, although its
- * refresh is `known`. With `changed` and `always`, max_age decides nothing.
+ * A batch with a max_age treats a stored photo that was fetched longer ago as `changed`, although
+ * its refresh is `known`. With `changed` and `always`, max_age decides nothing. A host that answers
+ * "not modified" sends no bytes, so such a photo is not younger afterwards.
  *
  * A photo that fits neither column is FETCH. With `known`, stored bytes win over a later failure. A
  * replay fetches failed photos again even if they are not due, and treats stored photos as

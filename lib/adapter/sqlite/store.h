@@ -138,8 +138,8 @@ struct pp_sw_batch {
 };
 
 /* pp_sw_batch() and pp_sw_batch_id() find a batch, pp_sw_batch_add() adds one, whose label never
- * changes (NULL: it has none). They return NULL if there is none, or on failure (db.err is set). A pointer is
- * valid until the transaction ends. */
+ * changes (NULL: it has none). They return NULL if there is none, or on failure (db.err is set). A
+ * pointer is valid until the transaction ends. */
 struct pp_sw_batch *pp_sw_batch(struct pp_sw *w, int64_t num);
 struct pp_sw_batch *pp_sw_batch_id(struct pp_sw *w, const char *id);
 struct pp_sw_batch *pp_sw_batch_add(struct pp_sw *w, const char *id, int64_t client, const char *label);
