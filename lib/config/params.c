@@ -73,6 +73,7 @@ static const struct pp_section sections[] = {
     {"clients", "Limits of clients that have none of their own (PUT /v1/clients/{id})."},
     {"worker", "Claiming and running tasks."},
     {"fetch", "Transfers from untrusted hosts."},
+    {"photos", "What is accepted as a photo."},
     {"retry", "Failures that may pass."},
     {"hosts", "Photo hosts that are down, or answer that all photos are missing; requests to one host."},
     {"ladder", "Imports that are answered from a photo's recorded failure."},
@@ -81,6 +82,7 @@ static const struct pp_section sections[] = {
     {"keep", "Hashing and writing what was fetched."},
     {"events", "The numbered stream of results and progress."},
     {"counters", "Counters that callers increment and read."},
+    {"webhooks", "Results to webhooks (role deliver): which addresses their endpoints may have."},
     {"amqp", "Results to an AMQP 0-9-1 broker (role deliver)."},
     {"kafka", "Results to Kafka (role deliver)."},
     {"idempotency", "Answers kept for repeated POSTs."},
@@ -204,6 +206,10 @@ P(STRING, "fetch.ca_file", fetch.ca_file, "", 0, 4095, 0,
 P(STRING, "fetch.user_agent", fetch.user_agent, "photopool/VERSION", 1, 256, LIVE,
   "User-Agent of requests. Add a page that says who you are: photopool/VERSION (+https://...).")
 
+P(COUNT, "photos.min_width", photos.min_width, "0", 0, 1e9, 0,
+  "Smallest width in pixels; a photo below it fails with too_small. 0: any width.")
+P(COUNT, "photos.min_height", photos.min_height, "0", 0, 1e9, 0,
+  "Smallest height in pixels. 0: any height.")
 P(COUNT, "retry.attempts", retry.attempts, "4", 1, 20, LIVE,
   "Transfers of a photo in all. A promotion to the next tier is one, and does not wait.")
 P(DURATIONS, "retry.delays", retry.delays, "[1s, 10s, 60s]", 0, DAY(1), LIVE,
@@ -248,6 +254,11 @@ P(DURATION, "counters.flush", counters.flush_ms, "2s", MS(100), MIN(1), LIVE,
 P(BOOL, "counters.photo_views", counters.photo_views, "off", 0, 0, LIVE,
   "Count GET /v1/photos/{sha256} in the counter photo:<sha256>, except later parts of a photo. A crash loses the last second.")
 
+P(NETWORKS, "webhooks.allow_networks", webhooks.allow_networks, "[]", 0, 0, 0,
+  "Networks that an endpoint may be in although they are not public (private, loopback, ...).")
+P(PORTS, "webhooks.allow_ports", webhooks.allow_ports, "[80, 443]", 0, 0, 0,
+  "Ports that an endpoint may have: numbers and ranges.")
+
 C(URL, "amqp.url", amqp.url, "none", "none|amqp://HOST|amqps://HOST", SECRET,
   "The broker that gets every result: amqp://[USER[:PASSWORD]@]HOST[:PORT][/VHOST].")
 P(STRING, "amqp.exchange", amqp.exchange, "photopool", 1, 255, 0,
@@ -267,6 +278,8 @@ P(DURATION, "idempotency.retention", idempotency.retention_ms, "24h", HR(24), DA
 
 P(DURATION, "results.retention", results.retention_ms, "30d", MIN(1), DAY(3650), LIVE,
   "How long results and finished batches can be read.")
+E("results.language", results.language, "en", "en|ru", 0,
+  "Language of the messages for merchants in results. Set the same in all processes: each writes results.")
 
 E("log.level", log.level, "info", "error|warn|info|debug", LIVE,
   "The least severe lines that are written.")

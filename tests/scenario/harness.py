@@ -43,6 +43,8 @@ ORIGIN = os.environ.get("PP_ORIGIN", "build/loadtest/origin")
 SLOW = 6  # Timeouts are given for an idle machine. A wait fails only after SLOW times as long.
 SANITIZED = os.environ.get("PP_BUILD") == "asan"
 POLL = 0.02
+# Endpoints of webhooks may be on this machine.
+HOOKS = {"webhooks.allow_networks": ["127.0.0.0/8"], "webhooks.allow_ports": ["1-65535"]}
 SKIP = 77
 
 
@@ -337,7 +339,7 @@ class Pool(Process):
         self.config = {"http.listen": "127.0.0.1:0"}
         if origin:
             self.config.update({"fetch.allow_networks": ["127.0.0.0/8"], "fetch.allow_ports": [origin.port],
-                                "fetch.resolve": [f"*:{origin.port}:127.0.0.1"]})
+                                "fetch.resolve": [f"*:{origin.port}:127.0.0.1"], **HOOKS})
         self.config.update(config or {})
         self.peak_kb = 0
         self.local = threading.local()

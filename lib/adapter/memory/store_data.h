@@ -68,9 +68,12 @@ struct pp_ms_object { /* bytes that some photos of a client have */
     struct pp_object object;
 };
 
-struct pp_ms_attempt {
-    struct pp_attempt attempt; /* its address is unused */
-    char address[PP_ADDRESS_MAX];
+struct pp_ms_attempt { /* as struct pp_attempt; a photo may have 10 of them, so they are small */
+    int64_t at;
+    uint32_t ms;
+    uint16_t code, http_status;
+    uint8_t tier, family; /* AF_INET or AF_INET6; 0: there is no address */
+    uint8_t address[16];  /* as inet_pton() makes it */
 };
 
 struct pp_ms_photo {
