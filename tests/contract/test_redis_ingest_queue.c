@@ -347,8 +347,10 @@ static void put_back_leaves_nothing(void **state)
         /* -1: the parts of the large entry do not expire. -2: the small entry has none. */
         assert_int_equal(redis_server_number(k->server, words), i == 1 ? -1 : -2);
     }
-    /* An entry that is put back is the last one of its client. */
-    rik_takes(k, 0, 9, "12");
+    struct pp_ingest_take t = rik_take_request(0, 9);
+    RIK_DUE(k, 0, take, &t, PP_OK);
+    assert_int_equal(t.n, 2);
+    assert_memory_equal(t.entries[0].payload, payload, 1 << 20);
     rik_ack(k, 0, "b_1");
     rik_ack(k, 0, "b_2");
     snprintf(words, sizeof words, "EXISTS {%s}:parts:b_1", k->prefix);
