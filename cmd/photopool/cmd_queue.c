@@ -99,8 +99,8 @@ static int read_ids(struct pp_cli *cli, json_t *ids)
     return code;
 }
 
-/* Acts on one of all entries. *acted becomes false if it is not set aside any more: somebody else has
- * acted on it. */
+/* Acts on one of all entries. *acted becomes false if it is not set aside any more: somebody else
+ * has acted on it. */
 static int act_on(struct pp_cli *cli, const char *batch, const char *action, bool *acted)
 {
     char body[32];

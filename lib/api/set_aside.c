@@ -1,6 +1,6 @@
 /* set_aside.c: GET /v1/queue/set-aside lists the entries of the ingest queue that could not be
- * planned. POST /v1/queue/set-aside/{id} puts one back into the queue: as it was (retry), or given up
- * (fail), so that the planner fails each of its photos. */
+ * planned. POST /v1/queue/set-aside/{id} puts one back into the queue: as it was (retry), or given
+ * up (fail), so that the planner fails each of its photos. */
 #include "api/handler.h"
 #include "format/ids.h"
 

@@ -58,7 +58,8 @@ static void a_batch_without_items(void **state)
     }
 }
 
-/* The first chunk of a damaged entry is planned; then it is given up, and planned up to the damage. */
+/* The first chunk of a damaged entry is planned; then it is given up, and planned up to the damage.
+ */
 static void a_batch_that_gets_smaller(void **state)
 {
     struct store_kit *k = *state;

@@ -474,25 +474,6 @@ static void planned_ones_are_released(void **state)
     in_redis(k, "3");
 }
 
-/* An entry that is set aside is in the shared queue only. The journals ask that queue. */
-static void set_aside_is_passed_on(void **state)
-{
-    struct kit *k = *state;
-    assert_int_equal(append(k, k->a.queue, "c", "b_1"), PP_OK);
-    struct pp_ingest_poison bad = {.batch_id = "b_1", .reason = "it can't be read"};
-    DUE(k, k->b.queue, poison, &bad, PP_OK);
-    struct pp_ingest_list_aside list = {.limit = 9};
-    DUE(k, k->a.queue, list_aside, &list, PP_OK);
-    assert_int_equal(list.n, 1);
-    assert_string_equal(list.entries[0].reason, "it can't be read");
-    struct pp_ingest_put_back back = {.batch_id = "b_1"};
-    DUE(k, k->a.queue, put_back, &back, PP_OK);
-    DUE(k, k->b.queue, put_back, &back, PP_ENOTFOUND);
-    DUE(k, k->b.queue, list_aside, &list, PP_OK);
-    assert_int_equal(list.n, 0);
-    in_redis(k, "1");
-}
-
 static void left_from_before(void **state)
 {
     struct kit *k = *state;
@@ -988,7 +969,6 @@ int main(void)
         T(away_and_back_with_nothing),
         T(only_reads_are_answered),
         T(planned_ones_are_released),
-        T(set_aside_is_passed_on),
         T(left_from_before),
         T(refused_by_inner),
         T(keys_of_other_nodes),

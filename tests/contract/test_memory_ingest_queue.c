@@ -594,30 +594,24 @@ static void requests_arrive_late(void **state)
         char *id = pp_arena_strdup(&arena, i == 0 ? "b_8" : i == 2 ? "b_1" : "b_3");
         const char **ids = pp_arena_array(&arena, 1, sizeof *ids);
         ids[0] = id;
-        if (i == 0) {
+        switch (i) {
+        case 0:
             r->append = entry(pp_arena_strdup(&arena, "e"), id);
             r->append.key = pp_arena_strdup(&arena, "key");
             r->append.answer = pp_arena_strdup(&arena, "the answer");
             r->append.answer_n = 10;
-        } else if (i == 1) {
+            break;
+        case 1:
             ids[0] = pp_arena_strdup(&arena, "d");
-            r->take = (struct pp_ingest_take){.consumer = pp_arena_strdup(&arena, "p9"),
-                                              .limit = 9,
-                                              .max_bytes = 100,
-                                              .skip = ids,
-                                              .n_skip = 1};
-        } else if (i == 2) {
-            r->ack = (struct pp_ingest_ack){.batch_ids = ids, .n = 1};
-        } else if (i == 3) {
-            r->cancel.batch_id = id;
-        } else if (i == 4) {
-            r->poison = (struct pp_ingest_poison){.batch_id = id, .reason = id};
-        } else if (i == 5) {
-            r->clean.before_ms = 1;
-        } else if (i == 6) {
-            r->put_back.batch_id = id;
-        } else {
-            r->get.batch_id = id;
+            r->take = (struct pp_ingest_take){.consumer = pp_arena_strdup(&arena, "p9"), .skip = ids};
+            r->take.limit = 9, r->take.max_bytes = 100, r->take.n_skip = 1;
+            break;
+        case 2: r->ack = (struct pp_ingest_ack){.batch_ids = ids, .n = 1}; break;
+        case 3: r->cancel.batch_id = id; break;
+        case 4: r->poison = (struct pp_ingest_poison){.batch_id = id, .reason = id}; break;
+        case 5: r->clean.before_ms = 1; break;
+        case 6: r->put_back.batch_id = id; break;
+        default: r->get.batch_id = id; break;
         }
         r->req = (struct pp_req){.done = on_done, .data = k, .arena = &arena};
         enum pp_err (*const submit[])(struct pp_ingest_queue *, void *) = {
@@ -867,15 +861,13 @@ static void do_something(struct kit *k, uint64_t x)
     k->done = false;
     switch ((x >> 40) % 8) {
     case 0:
-    case 1:
-    case 2: SUBMIT(k, q, append, &a); break;
+    case 1: SUBMIT(k, q, append, &a); break;
+    case 2: SUBMIT(k, q, put_back, &b); break;
     case 3:
     case 4: SUBMIT(k, q, take, &t); break;
     case 5: SUBMIT(k, q, ack, &k_ack); break;
     case 6:
-        if ((x >> 48) % 4 == 0)
-            SUBMIT(k, q, put_back, &b);
-        else if ((x >> 48) % 2)
+        if ((x >> 48) % 2)
             SUBMIT(k, q, poison, &p);
         else
             SUBMIT(k, q, cancel, &c);

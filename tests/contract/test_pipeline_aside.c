@@ -1,6 +1,6 @@
 /* test_pipeline_aside.c: entries of the ingest queue that can't be planned are set aside, with the
- * reason. An operator has them planned again, or gives them up: then each item that can be read fails,
- * without a request, and the batch finishes. */
+ * reason. An operator has them planned again, or gives them up: then each item that can be read
+ * fails, without a request, and the batch finishes. */
 #include "core/entry.h"
 #include "photopool/code.h"
 #include "suite_pipeline_kit.h"
@@ -113,7 +113,8 @@ static void given_up(void **state)
     assert_int_equal(world_seen(w, "42").requests, 0);
 }
 
-/* Appends an entry of two items with one photo each, whose second item is cut off; or nothing of it. */
+/* Appends an entry of two items with one photo each, whose second item is cut off; or nothing of
+ * it. */
 static void post_damaged(struct world *w, bool all)
 {
     static const char url[] = "http://127.0.0.1/1.jpg";

@@ -30,8 +30,8 @@ struct pp_ingest_entry {
     const void *payload; /* the items, as core/entry.h encodes them */
     size_t payload_n;
     bool cancelled; /* true: the client cancelled the batch (DELETE) before it was planned */
-    /* true: an operator has given the entry up (put_back), so the planner fails its photos. An append
-     * ignores it. */
+    /* true: an operator has given the entry up (put_back), so the planner fails its photos. An
+     * append ignores it. */
     bool given_up;
     /* Set by take: how often planners have taken the entry, this time included. A take after which
      * the planner gave the entry back is not counted. */
@@ -95,11 +95,12 @@ struct pp_ingest_ack { /* deletes planned entries; unknown ids have no effect */
     size_t n;
 };
 
-/* A queue keeps this many bytes of the reason for which an entry is set aside, and cuts the rest. */
+/* A queue keeps this many bytes of the reason for which an entry is set aside, and cuts the rest.
+ */
 #define PP_INGEST_REASON_MAX 79
 
-/* Sets aside an entry that can't be planned: no take returns it, until put_back. If the entry is set
- * aside already, the first reason stays. */
+/* Sets aside an entry that can't be planned: no take returns it, until put_back. If the entry is
+ * set aside already, the first reason stays. */
 struct pp_ingest_poison {
     struct pp_req req;
     const char *batch_id;
@@ -124,10 +125,10 @@ struct pp_ingest_list_aside {
     bool more;
 };
 
-/* Puts an entry that is set aside back into the queue, as if no planner had ever taken it. Its place
- * among the waiting entries of its client is the old one or the last one. PP_ENOTFOUND: the entry is
- * not set aside, so of two calls at once only one succeeds. If the outcome is unknown, the caller
- * lists the entries again. */
+/* Puts an entry that is set aside back into the queue, as if no planner had ever taken it. Its
+ * place among the waiting entries of its client is the old one or the last one. PP_ENOTFOUND: the
+ * entry is not set aside, so of two calls at once only one succeeds. If the outcome is unknown, the
+ * caller lists the entries again. */
 struct pp_ingest_put_back {
     struct pp_req req;
     const char *batch_id;

@@ -5,8 +5,8 @@
 -- waits, its place is in LINES, and the oldest place of each client that waits is in HEADS. While
 -- the entry is taken, its place is in TAKEN and its message in the group's pending list. A place is
 -- client:time-of-appending:batch, so that a range of LINES or TAKEN is one client's, oldest first.
--- An entry that is set aside is in POISON, META, IDS and CLIENTS, with a field of STATE that says why:
--- 'ms since, deliveries, reason'.
+-- An entry that is set aside is in POISON, META, IDS and CLIENTS, with a field of STATE that says
+-- why: 'ms since, deliveries, reason'.
 local STREAM, META, LINES, HEADS = KEYS[INGEST_STREAM], KEYS[INGEST_META], KEYS[INGEST_LINES], KEYS[INGEST_HEADS]
 local TAKEN, IDS, CLIENTS = KEYS[INGEST_TAKEN], KEYS[INGEST_IDS], KEYS[INGEST_CLIENTS]
 local STATE, POISON, WAKE = KEYS[INGEST_STATE], KEYS[INGEST_POISON], KEYS[INGEST_WAKE]
@@ -17,8 +17,8 @@ local WHY = 'why:' -- with a batch: the field of STATE that says why the entry i
 local CANCELLED, GIVEN_UP = 1, 2
 local call = redis.call
 
--- Parses a line of META. Its flags are two digits: the sum of CANCELLED and GIVEN_UP; 1 if the entry
--- is set aside. A line that photopool did
+-- Parses a line of META. Its flags are two digits: the sum of CANCELLED and GIVEN_UP; 1 if the
+-- entry is set aside. A line that photopool did
 -- not write becomes an entry of client '?', which the planner that takes it reports.
 local function parse(meta)
   local flags, sid, client, items, photos, raw =

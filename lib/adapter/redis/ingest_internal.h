@@ -130,8 +130,8 @@ struct pp_riq_op *pp_riq_op_new(struct pp_riq *q, size_t size, struct pp_req *re
 /* Begins a call of the script, with the keys that all scripts have. pp_riq_key() adds the keys of
  * this script. */
 void pp_riq_begin(struct pp_riq_op *op, enum pp_riq_script script, pp_riq_cb on_answer);
-/* Allocates an operation that is one call, and begins the call: the two functions above. `req` is the
- * first member of the caller's request. */
+/* Allocates an operation that is one call, and begins the call: the two functions above. `req` is
+ * the first member of the caller's request. */
 struct pp_riq_op *pp_riq_begin_op(struct pp_ingest_queue *base, struct pp_req *req, enum pp_riq_script script,
                                   pp_riq_cb on_answer, enum pp_err *err);
 void pp_riq_key(struct pp_riq_op *op, const char *kind,

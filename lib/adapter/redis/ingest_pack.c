@@ -91,7 +91,7 @@ enum pp_err pp_riq_parse_meta(struct pp_arena *a, const char *batch_id, const ch
     e->n_photos = (uint64_t)read_number(&r, 0);
     int64_t raw = read_number(&r, 0);
     int64_t parts = read_number(&r, 0);
-    /* A line from an older version ends here, or goes on with a reason for which it was set aside. */
+    /* A line from an older version ends here, or goes on with the reason why it is set aside. */
     struct pp_reader rest = r;
     int64_t rejected = read_number(&rest, 0);
     e->n_rejected = rest.failed ? 0 : (uint32_t)rejected;

@@ -2,7 +2,8 @@
 -- Sets an entry aside and keeps its payload for INGEST_ASIDE_MS. Keeps the latest INGEST_ASIDE
 -- entries.
 --   KEYS 1 parts  2 the hash that remembers the entry's id
---   ARGV 1 batch  2 digest  3 reason  4 now in ms, by Redis' clock  5 now in ms, by the caller's date
+--   ARGV 1 batch  2 digest  3 reason  4 now in ms, by Redis' clock  5 now in ms, by the caller's
+--     date
 -- Answers: 1, or 0 if there is no such entry
 local batch, meta = ARGV[1], call('HGET', META, ARGV[1])
 if not meta then

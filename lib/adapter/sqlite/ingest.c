@@ -4,8 +4,8 @@
  * it, and only one process has the file open. Opening the file makes taken entries waiting again.
  * Closing the file does so, too, and does not count the delivery of these entries. `photos` counts
  * the photos of waiting and taken entries. An entry that is put back waits again, at its old place:
- * entries are taken in the order of their numbers. Payloads have a table of their own, so that a change of
- * an entry's state does not write its payload again.
+ * entries are taken in the order of their numbers. Payloads have a table of their own, so that a
+ * change of an entry's state does not write its payload again.
  *
  * To change the schema, append a step to `schema` (never edit one that was released). */
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* chunk.c: reads one chunk of an entry, and decides what each of its photos needs: nothing (the
- * photo is known, is skipped, has a URL that may not be fetched, or its entry is given up), or a task in the
- * tier of its route. The rules of the decision are in core/plan.h. */
+ * photo is known, is skipped, has a URL that may not be fetched, or its entry is given up), or a
+ * task in the tier of its route. The rules of the decision are in core/plan.h. */
 #include <stdio.h>
 #include <string.h>
 

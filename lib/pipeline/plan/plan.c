@@ -3,8 +3,9 @@
  *   take -> [waiting] -> job: open -> (known.c: ask, look up -> plan) for each chunk -> ack
  *                              a failure: paused, then from the beginning; damaged: set aside
  *
- * An operator puts an entry that is set aside back into the queue, as it was or given up. Of an entry
- * that is given up, the items that can be read are planned, and their photos fail (chunk.c).
+ * An operator puts an entry that is set aside back into the queue, as it was or given up. Of an
+ * entry that is given up, the items that can be read are planned, and their photos fail
+ * (chunk.c).
  *
  * To add a step, add a value of enum plan_step, a function that enters the step, and one that
  * receives its answer. */
