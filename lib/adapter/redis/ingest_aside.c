@@ -4,7 +4,7 @@
 
 #include "adapter/redis/ingest_internal.h"
 
-enum { LIST_MAX = 1001, FIELDS = 5 /* of an entry in the answer of ingest_list_aside.lua */ };
+enum { ASIDE_LIST_MAX = 1001, ASIDE_FIELDS = 5 /* of an entry in the answer of ingest_list_aside.lua */ };
 
 static void on_set_aside(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply)
 {
@@ -36,7 +36,7 @@ enum pp_err pp_riq_poison(struct pp_ingest_queue *base, struct pp_ingest_poison 
 /* Reads an entry of the answer: {batch, line of META, since, deliveries, reason}. */
 static enum pp_err read_aside(struct pp_arena *a, struct redisReply *const *row, struct pp_ingest_aside *to)
 {
-    for (size_t i = 0; i < FIELDS; i++)
+    for (size_t i = 0; i < ASIDE_FIELDS; i++)
         if (row[i]->type != REDIS_REPLY_STRING)
             return PP_ECORRUPT;
     enum pp_err err = pp_riq_parse_meta(a, row[0]->str, row[1]->str, (size_t)row[1]->len, &to->entry, NULL);
@@ -55,11 +55,11 @@ static void on_listed(struct pp_riq_op *op, enum pp_err err, const struct redisR
 
     if (err == PP_OK && !pp_redis_is(reply, ""))
         err = PP_EIO;
-    r->entries = err == PP_OK ? pp_arena_array(a, reply->elements / FIELDS, sizeof *r->entries) : NULL;
+    r->entries = err == PP_OK ? pp_arena_array(a, reply->elements / ASIDE_FIELDS, sizeof *r->entries) : NULL;
     if (err == PP_OK && !r->entries)
         err = PP_ENOMEM;
-    for (size_t i = 0; err == PP_OK && i + FIELDS <= reply->elements; i += FIELDS) {
-        if (r->n == r->limit || r->n == LIST_MAX - 1) {
+    for (size_t i = 0; err == PP_OK && i + ASIDE_FIELDS <= reply->elements; i += ASIDE_FIELDS) {
+        if (r->n == r->limit || r->n == ASIDE_LIST_MAX - 1) {
             r->more = true;
             break;
         }
@@ -80,7 +80,7 @@ enum pp_err pp_riq_list_aside(struct pp_ingest_queue *base, struct pp_ingest_lis
     r->more = false;
     pp_riq_args(op);
     pp_redis_put_text(&op->call, r->after ? r->after : "");
-    pp_redis_put_num(&op->call, r->limit < LIST_MAX ? (int64_t)r->limit + 1 : LIST_MAX);
+    pp_redis_put_num(&op->call, r->limit < ASIDE_LIST_MAX ? (int64_t)r->limit + 1 : ASIDE_LIST_MAX);
     pp_riq_send(op);
     return PP_OK;
 }
