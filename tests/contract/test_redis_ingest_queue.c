@@ -306,7 +306,7 @@ static void set_aside_by_an_older_version(void **state)
     assert_int_equal(redis_server_number(k->server, words), 1);
     snprintf(words, sizeof words, "HGET {%s}:meta b_1", k->prefix);
     const char *meta = text_of(k->server, words);
-    char line[300], key[200];
+    char line[600], key[200];
     snprintf(line, sizeof line, "%s the entry is damaged", meta);
     snprintf(key, sizeof key, "{%s}:meta", k->prefix);
     redisContext *c = redisConnect("127.0.0.1", k->server->port);
