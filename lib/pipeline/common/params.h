@@ -34,7 +34,7 @@ struct pp_params {
     /* --- parameters of fetching --- */
     struct pp_tier tiers[PP_TIERS_MAX];
     uint32_t n_tiers;
-    uint32_t tiers_served; /* bit i: this worker serves tier i */
+    uint32_t tiers_served;                           /* bit i: this worker serves tier i */
     struct pp_address_policy policy, webhook_policy; /* for photos; for endpoints of webhooks */
     uint64_t max_bytes, max_pixels;
     enum pp_language language;      /* of the messages in results */
