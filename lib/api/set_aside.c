@@ -21,6 +21,7 @@ static void on_listed(struct pp_call *call)
     const struct pp_ingest_list_aside *s = call->state;
     size_t i = 0;
 
+    pp_assert(s->n <= call->page.limit, "a page has more entries than were asked for");
     pp_page_open(call);
     for (; i < s->n && pp_page_has_room(call); i++) {
         put_entry(call, &s->entries[i]);
@@ -56,6 +57,7 @@ static void on_put_back(struct pp_call *call)
     const struct pp_ingest_put_back *s = call->state;
     struct pp_api *api = call->api;
 
+    pp_assert(s->batch_id == call->args[0], "another entry was put back than the path names");
     free(api->queue); /* it counts the entry as set aside */
     api->queue = NULL;
     pp_call_log_change(call, s->give_up ? "set-aside entry failed" : "set-aside entry retried", "batch",
