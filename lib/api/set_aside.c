@@ -10,9 +10,9 @@ static void put_entry(struct pp_call *call, const struct pp_ingest_aside *aside)
 
     PP_JSON_OBJECT(
         &call->out, NULL, PP_STR("id", e->batch_id), PP_STR("batch_id", e->batch_id),
-        PP_STR("client", e->client), PP_UINT("items", e->n_items), PP_UINT("photos", e->n_photos),
-        PP_UINT("deliveries", e->deliveries), PP_TIME("created_at", e->created_at),
-        PP_TIME("since", aside->since_ms),
+        PP_STR("client", e->client), PP_STR("label", e->label), PP_UINT("items", e->n_items),
+        PP_UINT("photos", e->n_photos), PP_UINT("deliveries", e->deliveries),
+        PP_TIME("created_at", e->created_at), PP_TIME("since", aside->since_ms),
         PP_STR("error", *aside->reason ? aside->reason : "not known: an older version has set it aside"));
 }
 

@@ -593,7 +593,9 @@ static void put_back_is_taken_again(void **state)
     for (size_t i = 0; i < sizeof(large) - 1; i++)
         large[i] = (char)('a' + pp_test_rnd(&rng) % 26);
     large[sizeof(large) - 1] = '\0';
-    append(k, "c", "b_1", "payload");
+    struct pp_ingest_append labelled = entry("c", "b_1", "payload");
+    labelled.entry.label = "a label";
+    OK(k, append, &labelled);
     append(k, "d", "b_2", large);
     assert_int_equal(put_back(k, "b_1", false), PP_ENOTFOUND);
     assert_int_equal(put_back(k, "b_9", false), PP_ENOTFOUND);
@@ -607,6 +609,7 @@ static void put_back_is_taken_again(void **state)
             assert_int_equal(t.entries[i].given_up, round == 2);
             assert_false(t.entries[i].cancelled);
             assert_int_equal(t.entries[i].n_rejected, 3);
+            assert_string_equal(t.entries[i].label ? t.entries[i].label : "", first ? "a label" : "");
             assert_int_equal(t.entries[i].payload_n, first ? 7 : sizeof(large) - 1);
             assert_memory_equal(t.entries[i].payload, first ? "payload" : large, t.entries[i].payload_n);
         }
@@ -711,6 +714,52 @@ static void read_and_listed(void **state)
     OK(k, get, &g);
     assert_int_equal(g.entry.n_items, 2);
     assert_string_equal(g.entry.client, "d");
+}
+
+/* An entry may have a label and a max_age, both or one of them. */
+static void labels_and_ages(void **state)
+{
+    struct kit *k = *state;
+    static const struct {
+        const char *batch, *label;
+        int64_t max_age_ms;
+    } cases[] = {{"b_1", "+ \xc3\xbc \"'$;:", 5},
+                 {"b_2", NULL, INT64_MAX},
+                 {"b_3", "+1:2", 0},
+                 {"b_4", NULL, 0},
+                 {"b_5",
+                  "128 bytes 128 bytes 128 bytes 128 bytes 128 bytes 128 bytes 128 byte"
+                  "s 128 bytes 128 bytes 128 bytes 128 bytes 128 bytes 12345678",
+                  1}};
+    enum { N = sizeof cases / sizeof *cases };
+    for (size_t i = 0; i < N; i++) {
+        struct pp_ingest_append r = entry("c", cases[i].batch, "x");
+        r.entry.label = cases[i].label;
+        r.entry.max_age_ms = cases[i].max_age_ms;
+        OK(k, append, &r);
+    }
+    struct pp_ingest_poison poison = {.batch_id = "b_3", .reason = "because"};
+    OK(k, poison, &poison);
+    reopen(k);
+    struct pp_ingest_list list = {.limit = N};
+    OK(k, list, &list);
+    assert_int_equal(list.n, N);
+    struct pp_ingest_take t = take(k, N, 1000);
+    assert_int_equal(t.n, N - 1);
+    for (size_t i = 0; i < N; i++) {
+        struct pp_ingest_get get = {.batch_id = cases[i].batch};
+        OK(k, get, &get);
+        const struct pp_ingest_entry *all[3] = {&get.entry, &list.entries[N - 1 - i], &get.entry};
+        for (size_t n = 0; n < t.n; n++)
+            if (strcmp(t.entries[n].batch_id, cases[i].batch) == 0)
+                all[2] = &t.entries[n];
+        for (size_t n = 0; n < 3; n++) {
+            assert_string_equal(all[n]->label ? all[n]->label : "none",
+                                cases[i].label ? cases[i].label : "none");
+            assert_true(all[n]->max_age_ms == cases[i].max_age_ms);
+            assert_int_equal(all[n]->n_rejected, 3);
+        }
+    }
 }
 
 static void a_large_entry(void **state)
@@ -926,6 +975,8 @@ static void read_as_appended(void **state)
     r.answer_n = 10;
     r.entry.replay = true;
     r.entry.cancelled = true;
+    r.entry.label = "monday";
+    r.entry.max_age_ms = 8;
     OK(k, append, &r);
     OK(k, append, &plain);
     take(k, 1, 100);
@@ -935,6 +986,8 @@ static void read_as_appended(void **state)
     assert_string_equal(got.append.entry.client, "c");
     assert_int_equal(got.append.entry.created_at, 1001);
     assert_true(got.append.entry.replay && got.append.entry.cancelled);
+    assert_string_equal(got.append.entry.label, "monday");
+    assert_int_equal(got.append.entry.max_age_ms, 8);
     assert_int_equal(got.append.entry.payload_n, 7);
     assert_memory_equal(got.append.entry.payload, "payload", 7);
     assert_string_equal(got.append.key, "key-1");
@@ -974,6 +1027,7 @@ int pp_suite_ingest_queue(const struct pp_ingest_subject *s)
         T(put_back_wakes),
         T(cancelled_before_planning),
         T(read_and_listed),
+        T(labels_and_ages),
         T(a_large_entry),
         T(many_at_once),
         T(an_append_wakes),
