@@ -1,5 +1,5 @@
-/* suite_ingest_aside.c: entries that can't be planned are set aside, listed with the reason, and put
- * back into the queue. */
+/* suite_ingest_aside.c: entries that can't be planned are set aside, listed with the reason, and
+ * put back into the queue. */
 #include "../unit/prng.h"
 #include "suite_ingest_kit.h"
 
