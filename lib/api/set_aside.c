@@ -10,9 +10,9 @@ static void put_entry(struct pp_call *call, const struct pp_ingest_aside *aside)
 
     PP_JSON_OBJECT(
         &call->out, NULL, PP_STR("id", e->batch_id), PP_STR("batch_id", e->batch_id),
-        PP_STR("client", e->client), PP_UINT("items", e->n_items), PP_UINT("photos", e->n_photos),
-        PP_UINT("deliveries", e->deliveries), PP_TIME("created_at", e->created_at),
-        PP_TIME("since", aside->since_ms),
+        PP_STR("client", e->client), PP_STR("label", e->label), PP_UINT("items", e->n_items),
+        PP_UINT("photos", e->n_photos), PP_UINT("deliveries", e->deliveries),
+        PP_TIME("created_at", e->created_at), PP_TIME("since", aside->since_ms),
         PP_STR("error", *aside->reason ? aside->reason : "not known: an older version has set it aside"));
 }
 
@@ -21,6 +21,7 @@ static void on_listed(struct pp_call *call)
     const struct pp_ingest_list_aside *s = call->state;
     size_t i = 0;
 
+    pp_assert(s->n <= call->page.limit, "a page has more entries than were asked for");
     pp_page_open(call);
     for (; i < s->n && pp_page_has_room(call); i++) {
         put_entry(call, &s->entries[i]);
@@ -56,6 +57,7 @@ static void on_put_back(struct pp_call *call)
     const struct pp_ingest_put_back *s = call->state;
     struct pp_api *api = call->api;
 
+    pp_assert(s->batch_id == call->args[0], "another entry was put back than the path names");
     free(api->queue); /* it counts the entry as set aside */
     api->queue = NULL;
     pp_call_log_change(call, s->give_up ? "set-aside entry failed" : "set-aside entry retried", "batch",

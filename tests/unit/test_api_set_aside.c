@@ -12,6 +12,7 @@ static void three_aside(struct api_run *t)
     for (size_t i = 0; i < 3; i++)
         t->ingest.aside[i] = (struct pp_ingest_aside){.entry = {.batch_id = ids[i],
                                                                 .client = "42",
+                                                                .label = i == 0 ? "monday" : NULL,
                                                                 .created_at = 1700000000000,
                                                                 .n_items = 250,
                                                                 .n_photos = 2400,
@@ -34,6 +35,8 @@ static void entries_are_listed(void **state)
     assert_string_equal(json_string_value(api_at(t, "set_aside.0.id")), ID(3));
     assert_string_equal(json_string_value(api_at(t, "set_aside.0.batch_id")), ID(3));
     assert_string_equal(json_string_value(api_at(t, "set_aside.0.client")), "42");
+    assert_string_equal(json_string_value(api_at(t, "set_aside.0.label")), "monday");
+    assert_true(json_is_null(api_at(t, "set_aside.1.label")));
     assert_int_equal(api_int(t, "set_aside.0.items"), 250);
     assert_int_equal(api_int(t, "set_aside.0.photos"), 2400);
     assert_int_equal(api_int(t, "set_aside.0.deliveries"), 21);
