@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "bench.h"
@@ -100,11 +101,16 @@ static int spawn(struct pp_bench_child *c, uint16_t port)
     (void)snprintf(data, sizeof data, "%s/data", c->folder);
     (void)snprintf(log, sizeof log, "%s/log", c->folder);
     (void)snprintf(ports, sizeof ports, "fetch.allow_ports=[%u]", port);
-    const char *const argv[] = {
-        "photopool", "up", "--config", "", "--data", data, "--set", "http.listen=127.0.0.1:0", "--set",
-        "fetch.allow_networks=[127.0.0.0/8]", "--set", ports, "--set", "clients.rpm=null", "--set",
-        "clients.concurrency=256", "--set", "callers.requests_per_second=null", "--set", "log.level=warn",
-        NULL};
+    const char *const argv[] = {"photopool", "up",
+                                "--config",  "",
+                                "--data",    data,
+                                "--set",     "http.listen=127.0.0.1:0",
+                                "--set",     "fetch.allow_networks=[127.0.0.0/8]",
+                                "--set",     ports,
+                                "--set",     "clients.rpm=null",
+                                "--set",     "callers.requests_per_second=null",
+                                "--set",     "log.level=warn",
+                                NULL};
     own_environment(env);
     int fd = open(log, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0 || pipe2(out, O_CLOEXEC) != 0) {

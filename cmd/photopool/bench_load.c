@@ -13,15 +13,15 @@
 #include "wire_origin.h"
 
 enum {
-    ITEMS = 100,
-    PHOTOS = 5, /* of an item */
+    ITEMS = 50,
+    PHOTOS = 4, /* of an item */
     BATCH = ITEMS * PHOTOS,
-    AHEAD = 4 * BATCH, /* most photos that are open */
-    CLIENTS = 4,
+    AHEAD = 5 * BATCH, /* most photos that are open */
+    CLIENTS = 4,       /* each has clients.concurrency requests in flight */
     WARM = BATCH,      /* photos before the measurement: connections, routes, caches */
     SLICE_MS = 20,
     STALL_MS = 30000, /* the bench fails after this time without a photo */
-    SAMPLED = 8,       /* batches whose results are read */
+    SAMPLED = 16,     /* batches whose results are read */
     PROGRESS_MS = 200,
 };
 
@@ -30,9 +30,9 @@ struct load {
     const struct pp_origin *origin;
     struct pp_bench_figures *f;
     uint64_t posted;
-    char batches[SAMPLED][80]; /* ids of the first batches that were posted during the measurement */
-    size_t n_batches;
-    bool measuring, progress;
+    char batches[SAMPLED][80]; /* ids of the batches that were posted last, in a ring */
+    size_t n_batches;          /* number of batches posted */
+    bool progress;
     int64_t shown_ms, moved_ms;
     uint64_t last_served;
 };
@@ -73,8 +73,8 @@ static int post_batch(struct load *l)
     json_object_set_new(body, "items", items);
     int code = pp_client_call(&l->api, "POST", pp_path(&path, "/v1/batches"), body, &answer);
     const char *id = pp_member(answer, "batch_id");
-    if (l->measuring && id && l->n_batches < SAMPLED)
-        (void)snprintf(l->batches[l->n_batches++], sizeof l->batches[0], "%s", id);
+    if (id)
+        (void)snprintf(l->batches[l->n_batches++ % SAMPLED], sizeof l->batches[0], "%s", id);
     json_decref(answer);
     return code;
 }
@@ -135,7 +135,8 @@ double pp_bench_sum(const char *metrics, const char *series)
 {
     size_t n = strlen(series);
     double sum = 0;
-    for (const char *line = metrics; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
+    for (const char *line = metrics; line && *line;
+         line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
         const char *end = line + strcspn(line, "\n"), *space = end;
         if (strncmp(line, series, n) != 0)
             continue;
@@ -168,7 +169,8 @@ static int look(struct load *l, struct moment *m)
     int code = PP_EXIT_DONE;
 
     (void)pp_path(&path, "/metrics");
-    enum pp_err err = pp_client_send(l->api.client, &(struct pp_request){.method = "GET", .path = &path}, &ans);
+    enum pp_err err =
+        pp_client_send(l->api.client, &(struct pp_request){.method = "GET", .path = &path}, &ans);
     *m = (struct moment){.ms = pp_monotonic_ms()};
     read_processors(m);
     if (err == PP_OK && ans.status == 200 && ans.body.p) {
@@ -237,7 +239,7 @@ static int read_times(struct load *l)
     int code = t ? PP_EXIT_DONE : PP_EXIT_FAILED;
     struct pp_buf path;
 
-    for (size_t i = 0; t && code == PP_EXIT_DONE && i < l->n_batches; i++) {
+    for (size_t i = 0; t && code == PP_EXIT_DONE && i < SAMPLED && i < l->n_batches; i++) {
         json_t *answer = NULL;
         pp_path_part(pp_path(&path, "/v1/batches"), l->batches[i]);
         pp_buf_puts(&path, "/results");
@@ -264,10 +266,8 @@ static int measure(struct load *l, int64_t seconds)
 
     if (code == PP_EXIT_DONE)
         code = look(l, &first);
-    l->measuring = true;
-    /* at least one sampled batch must be whole at the end */
     if (code == PP_EXIT_DONE)
-        code = keep_busy(l, l->posted + BATCH, pp_monotonic_ms() + seconds * 1000, "measuring");
+        code = keep_busy(l, l->last_served + BATCH, pp_monotonic_ms() + seconds * 1000, "measuring");
     if (code == PP_EXIT_DONE)
         code = look(l, &last);
     if (code == PP_EXIT_DONE) {

@@ -16,7 +16,7 @@
 
 enum { OPT_SERVER = 1000, OPT_KEY_FILE, OPT_JSON, OPT_TABLE, OPT_HELP, OPT_FIRST };
 
-#define OUTPUT_HELP                                             \
+#define OUTPUT_HELP                                            \
     "  --json                JSON lines, also on a terminal\n" \
     "  --table               text and tables, also into a pipe or file\n"
 
@@ -94,9 +94,9 @@ static void fill(struct option *longs, const struct pp_cli_spec *spec)
     size_t n = N_SHARED - (spec->local ? N_REMOTE : 0);
     memcpy(longs, shared, n * sizeof *shared);
     for (size_t i = 0; i < spec->n_opts; i++)
-        longs[n + i] = (struct option){
-            spec->opts[i].name, spec->opts[i].kind == PP_OPT_FLAG ? no_argument : required_argument, NULL,
-            OPT_FIRST + (int)i};
+        longs[n + i] = (struct option){spec->opts[i].name,
+                                       spec->opts[i].kind == PP_OPT_FLAG ? no_argument : required_argument,
+                                       NULL, OPT_FIRST + (int)i};
     longs[n + spec->n_opts] = (struct option){0};
 }
 

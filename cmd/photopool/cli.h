@@ -36,7 +36,7 @@ struct pp_cli_spec {
     size_t n_opts; /* number of options, at most PP_CLI_OPTS */
     int min_args, max_args;
     const char *args_text; /* names a missing argument in the message, such as "a batch" */
-    bool local; /* the command asks no server, so there is neither --server nor --key-file */
+    bool local;            /* the command asks no server, so there is neither --server nor --key-file */
 };
 
 /* A parsed command line. The texts belong to argv or the environment. */

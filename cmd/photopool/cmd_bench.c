@@ -17,7 +17,8 @@ static const char bench_help[] =
     "photo host, which answers at once with photos of 64 KiB, both on loopback addresses. Needs no network\n"
     "and no privileges. Ctrl-C ends it; either way the folder is removed.\n\n"
     "  --seconds N  measure for about N seconds (default 5)\n"
-    "  --dir DIR    make the temporary folder in DIR, on the disk to measure (default: the current folder)\n\n"
+    "  --dir DIR    make the temporary folder in DIR, on the disk to measure (default: the current "
+    "folder)\n\n"
     "The client, the host and photopool share the processors, and real hosts are slower: the figures "
     "compare\n"
     "machines and settings of the system, and are no promise.\n\n"
@@ -72,13 +73,13 @@ static void show_text(const struct pp_bench_figures *f)
 
 static void show_json(const struct pp_bench_figures *f)
 {
-    pp_print_json(json_pack(
-        "{s:f, s:I, s:I, s:f, s:f, s:I, s:I, s:f, s:f, s:f, s:s}", "seconds", f->seconds, "photos",
-        (json_int_t)f->photos, "failed", (json_int_t)f->failed, "photos_per_second",
-        per_second(f, (double)f->photos), "megabytes_per_second", per_second(f, (double)f->bytes) / 1e6,
-        "p50_ms", (json_int_t)f->p50_ms, "p99_ms", (json_int_t)f->p99_ms, "cpu_seconds_per_1000_photos",
-        cpu_of_1000(f), "processors_busy", f->busy, "fsyncs_per_second", f->fsyncs_per_second, "limit",
-        pp_bench_limit(f)));
+    pp_print_json(json_pack("{s:f, s:I, s:I, s:f, s:f, s:I, s:I, s:f, s:f, s:f, s:s}", "seconds", f->seconds,
+                            "photos", (json_int_t)f->photos, "failed", (json_int_t)f->failed,
+                            "photos_per_second", per_second(f, (double)f->photos), "megabytes_per_second",
+                            per_second(f, (double)f->bytes) / 1e6, "p50_ms", (json_int_t)f->p50_ms, "p99_ms",
+                            (json_int_t)f->p99_ms, "cpu_seconds_per_1000_photos", cpu_of_1000(f),
+                            "processors_busy", f->busy, "fsyncs_per_second", f->fsyncs_per_second, "limit",
+                            pp_bench_limit(f)));
 }
 
 /* --- running --- */

@@ -32,10 +32,10 @@ static const char doctor_help[] =
 
 /* The checks in their order: a later one may use what an earlier one has found. */
 static void (*const checks[])(struct pp_doctor *d) = {
-    pp_doctor_config,    pp_doctor_auth,       pp_doctor_data_dir, pp_doctor_listen,
-    pp_doctor_disk,      pp_doctor_limits,     pp_doctor_sync,     pp_doctor_addresses,
+    pp_doctor_config,       pp_doctor_auth,     pp_doctor_data_dir, pp_doctor_listen,
+    pp_doctor_disk,         pp_doctor_limits,   pp_doctor_sync,     pp_doctor_addresses,
     pp_doctor_certificates, pp_wire_look_store, pp_wire_look_redis, pp_wire_look_blobs,
-    pp_wire_look_dns,    pp_wire_look_amqp,    pp_wire_look_kafka, pp_wire_look_webhooks};
+    pp_wire_look_dns,       pp_wire_look_amqp,  pp_wire_look_kafka, pp_wire_look_webhooks};
 
 static const char *const states[PP_DOCTOR_STATES] = {"ok", "warn", "fail", "skipped"};
 static const enum pp_style styles[PP_DOCTOR_STATES] = {PP_GREEN, PP_YELLOW, PP_RED, PP_DIM};
@@ -114,8 +114,7 @@ static void show(void *data, const struct pp_finding *f)
 
 static int examine(struct pp_cli *cli, const struct pp_config *config)
 {
-    struct pp_doctor d = {
-        .config = config, .fleet = pp_wire_is_fleet(config), .show = show, .data = cli};
+    struct pp_doctor d = {.config = config, .fleet = pp_wire_is_fleet(config), .show = show, .data = cli};
 
     d.loop = pp_loop_open();
     if (!d.loop) {

@@ -444,8 +444,7 @@ static int run(const struct server_command *command, int argc, char **argv)
 
 int pp_cmd_up(int argc, char **argv)
 {
-    static const struct server_command command = {
-        "up", up_usage, PP_ROLES_ALL, check_up};
+    static const struct server_command command = {"up", up_usage, PP_ROLES_ALL, check_up};
     return run(&command, argc, argv);
 }
 

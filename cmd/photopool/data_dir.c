@@ -171,9 +171,9 @@ enum pp_err pp_data_dir_look(const char *path, bool *in_use, struct pp_wire_erro
     int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     *in_use = false;
     if (dir < 0)
-        return pp_wire_explain(
-            error, errno == ENOENT ? PP_ENOTFOUND : PP_EIO,
-            "data directory %s can't be opened: %s; choose another with --data DIR", path, strerror(errno));
+        return pp_wire_explain(error, errno == ENOENT ? PP_ENOTFOUND : PP_EIO,
+                               "data directory %s can't be opened: %s; choose another with --data DIR", path,
+                               strerror(errno));
     enum pp_err err = check_owner(dir, path, &st, error);
     if (err == PP_OK) {
         snprintf(mode, sizeof mode, "%04o", (unsigned)st.st_mode & 07777);

@@ -69,9 +69,12 @@ void pp_doctor_descriptors(struct pp_finding *f, const struct pp_budget_want *wa
                  limit, b.transfers, want->transfers, b.callers);
     } else {
         f->state = PP_DOCTOR_OK;
-        snprintf(f->found, sizeof f->found,
-                 "%u descriptors: %u transfers at once, %u connections of callers, %u event streams%s", limit,
-                 b.transfers, b.callers, b.streams, limit < most ? "; more connections need more" : "");
+        int n = snprintf(f->found, sizeof f->found,
+                         "%u descriptors: %u transfers at once, %u connections of callers, %u event streams",
+                         limit, b.transfers, b.callers, b.streams);
+        if (limit < most && n > 0)
+            snprintf(f->found + n, sizeof f->found - (size_t)n, "; all that is configured takes up to %u",
+                     most);
         f->remedy[0] = '\0';
     }
 }

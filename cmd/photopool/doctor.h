@@ -36,8 +36,8 @@ struct pp_finding {
 struct pp_doctor {
     const struct pp_config *config;
     struct pp_loop *loop;
-    bool fleet; /* other processes use the same store */
-    bool in_use; /* a process that runs has the data directory */
+    bool fleet;    /* other processes use the same store */
+    bool in_use;   /* a process that runs has the data directory */
     bool readable; /* the task store answers, and has the schema of this program */
     void (*show)(void *data, const struct pp_finding *f);
     void *data;

@@ -42,7 +42,8 @@ void pp_doctor_auth(struct pp_doctor *d)
     struct pp_config_error error;
 
     if (pp_config_check(d->config, &error) != PP_OK)
-        pp_doctor_add(d, "API keys", PP_DOCTOR_FAIL, "set auth.keys, or listen on 127.0.0.1", "%s", error.text);
+        pp_doctor_add(d, "API keys", PP_DOCTOR_FAIL, "set auth.keys, or listen on 127.0.0.1", "%s",
+                      error.text);
     else if (d->config->auth.keys.n > 0)
         pp_doctor_add(d, "API keys", PP_DOCTOR_OK, NULL, "%zu", d->config->auth.keys.n);
     else
@@ -156,11 +157,10 @@ void pp_doctor_writable(struct pp_doctor *d, const char *check, const char *path
         return;
     }
     struct pp_finding f = {.check = check, .state = PP_DOCTOR_FAIL};
-    (void)snprintf(f.found, sizeof f.found, "%.250s can't be %s: %s (%.250s)", path, whole ? "written" : "made",
-                   strerror(err), dir);
-    (void)snprintf(f.remedy, sizeof f.remedy,
-                   "let user %u write in %.200s, or choose another folder with %s", (unsigned)geteuid(), dir,
-                   name);
+    (void)snprintf(f.found, sizeof f.found, "%.250s can't be %s: %s (%.250s)", path,
+                   whole ? "written" : "made", strerror(err), dir);
+    (void)snprintf(f.remedy, sizeof f.remedy, "let user %u write in %.200s, or choose another folder with %s",
+                   (unsigned)geteuid(), dir, name);
     pp_doctor_say(d, &f);
 }
 
@@ -204,10 +204,9 @@ void pp_doctor_disk(struct pp_doctor *d)
         pp_doctor_add(d, "disk space", PP_DOCTOR_FAIL,
                       "free some space: workers fetch nothing while there is so little", "%.500s", why);
     else
-        pp_doctor_add(
-            d, "disk space", PP_DOCTOR_OK, NULL, "%llu MiB are free for %s",
-            (unsigned long long)(space.free_bytes[files ? PP_SPACE_BLOBS : PP_SPACE_DATA] >> 20),
-            files ? "photos" : "data");
+        pp_doctor_add(d, "disk space", PP_DOCTOR_OK, NULL, "%llu MiB are free for %s",
+                      (unsigned long long)(space.free_bytes[files ? PP_SPACE_BLOBS : PP_SPACE_DATA] >> 20),
+                      files ? "photos" : "data");
 }
 
 /* --- limits of the process, time, addresses, files --- */

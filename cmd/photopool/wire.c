@@ -201,8 +201,8 @@ enum pp_err pp_wire_check_ca_file(const char *name, const char *path, struct pp_
     while (!found && fgets(line, sizeof(line), f))
         found = strstr(line, "-----BEGIN ") && strstr(line, "CERTIFICATE-----");
     fclose(f);
-    return pp_wire_explain(error, found ? PP_OK : PP_EINVAL,
-                           "%s %s has no certificate in PEM form", name, path);
+    return pp_wire_explain(error, found ? PP_OK : PP_EINVAL, "%s %s has no certificate in PEM form", name,
+                           path);
 }
 
 bool pp_wire_needs_data(const struct pp_config *c, unsigned roles)

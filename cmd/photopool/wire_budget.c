@@ -117,8 +117,7 @@ struct pp_budget_want pp_wire_want(const struct pp_params *p, const struct pp_co
                                    .posts = roles & PP_ROLE_DELIVER ? POSTS_MAX : 0,
                                    .tests = roles & PP_ROLE_API ? PP_API_TESTS : 0,
                                    .callers = (uint32_t)c->http.max_connections,
-                                   .streams =
-                                       roles & PP_ROLE_API ? (uint32_t)c->events.max_subscribers : 0};
+                                   .streams = roles & PP_ROLE_API ? (uint32_t)c->events.max_subscribers : 0};
 }
 
 enum pp_err pp_wire_divide(struct pp_budget *b, struct pp_params *p, const struct pp_config *c,

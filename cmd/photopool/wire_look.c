@@ -43,8 +43,8 @@ static void say_schema(struct pp_doctor *d, const char *what, int version, int k
         pp_doctor_add(d, "store", PP_DOCTOR_OK, NULL, "%s, %s %d", what,
                       version > 0 ? "schema" : "empty: a server makes schema", known);
     else
-        pp_doctor_add(d, "store", PP_DOCTOR_OK, NULL, "%s, schema %d: a server brings it to %d", what, version,
-                      known);
+        pp_doctor_add(d, "store", PP_DOCTOR_OK, NULL, "%s, schema %d: a server brings it to %d", what,
+                      version, known);
 }
 
 static void look_sqlite(struct pp_doctor *d, const char *path)
@@ -115,7 +115,8 @@ static void say_redis(struct pp_doctor *d, const char *check, const struct pp_re
                        "Redis %s may drop what it holds when its memory (maxmemory %s) is full: "
                        "maxmemory-policy is %s",
                        s->version, s->maxmemory, s->policy);
-        (void)snprintf(f.remedy, sizeof f.remedy, "CONFIG SET maxmemory-policy noeviction, and in redis.conf");
+        (void)snprintf(f.remedy, sizeof f.remedy,
+                       "CONFIG SET maxmemory-policy noeviction, and in redis.conf");
     } else if (strcmp(s->last_write, "err") == 0) {
         f.state = PP_DOCTOR_WARN;
         (void)snprintf(f.found, sizeof f.found, "Redis %s: its last write to disk has failed", s->version);

@@ -26,8 +26,8 @@ struct pp_origin {
 
 /* The head of a JPEG of 640 x 480 pixels (ITU-T T.81): SOI, the frame header SOF0 with one
  * component, and the scan header SOS. */
-static const uint8_t head[] = {0xff, 0xd8, 0xff, 0xc0, 0, 11, 8, 1, 0xe0, 2, 0x80, 1, 1, 0x11, 0, 0xff, 0xda,
-                               0, 8, 1, 1, 0, 0, 63, 0};
+static const uint8_t head[] = {0xff, 0xd8, 0xff, 0xc0, 0, 11, 8, 1, 0xe0, 2, 0x80, 1, 1,
+                               0x11, 0,    0xff, 0xda, 0, 8,  1, 1, 0,    0, 63,   0};
 
 /* The scan's data is random, so that nothing can compress it. It has no 0xff, which would begin a
  * marker. The last two bytes are the marker EOI. */

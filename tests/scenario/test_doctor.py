@@ -3,6 +3,7 @@
 """`photopool doctor` beside a running server, with and without webhooks, and with a Redis that is
 not there; `photopool bench` measures, and leaves nothing behind, also after Ctrl-C.
 """
+import base64
 import json
 import os
 import signal
@@ -54,7 +55,7 @@ def beside_a_server(case):
     """
     pool = Pool(case)
     pool.start()
-    answer = pool.put("/v1/webhooks/lost", {"url": "https://nowhere.invalid/hook"})
+    answer = pool.put("/v1/webhooks/lost", {"url": "https://nowhere.invalid/hook", "secret": "whsec_" + base64.b64encode(bytes(32)).decode()})
     check(answer.status in (200, 201), f"webhook: {answer}")
     args = ("--data", pool.data, "--set", f"http.listen=127.0.0.1:{pool.port}", "--set", "blobs.min_free=0")
     found = doctor(0, *args)

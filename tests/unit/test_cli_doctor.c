@@ -72,7 +72,8 @@ static void the_remedy_names_a_limit_that_is_enough(void **state)
         struct pp_budget_want other = want((uint32_t)n >> half);
         struct pp_budget b;
         assert_int_equal(pp_budget_divide(&other, &b), PP_OK);
-        assert_int_equal(b.streams >= w.streams && b.callers >= w.callers && b.transfers >= w.transfers, !half);
+        assert_int_equal(b.streams >= w.streams && b.callers >= w.callers && b.transfers >= w.transfers,
+                         !half);
     }
     w = want((uint32_t)n);
     pp_doctor_descriptors(&f, &w);
@@ -233,8 +234,9 @@ static const char *state_of(const struct cli_run *r, const char *check, char sta
 
 static void a_new_folder_is_well(void **state)
 {
-    static const char *const ok[] = {"configuration", "API keys", "data directory", "http.listen", "disk space",
-                                     "store",         "photos",   "address policy", "coordinator"};
+    static const char *const ok[] = {"configuration", "API keys",       "data directory",
+                                     "http.listen",   "disk space",     "store",
+                                     "photos",        "address policy", "coordinator"};
     const struct fixture *f = *state;
     struct cli_run r;
     char text[16];
@@ -335,8 +337,8 @@ static void the_table_fits_the_window(void **state)
     struct cli_run r;
     cli_run(&r, pp_cmd_doctor, NULL, 80,
             (const char *[]){"doctor", "--config", "", "--data", f->data, "--set", "fetch.dns_timeout=100ms",
-                             "--set", "http.listen=127.0.0.1:0", "--set", "fetch.allow_networks=[127.0.0.0/8]",
-                             NULL});
+                             "--set", "http.listen=127.0.0.1:0", "--set",
+                             "fetch.allow_networks=[127.0.0.0/8]", NULL});
     assert_non_null(strstr(r.out, "127.0.0.0/8 (loopback)"));
     assert_non_null(strstr(r.out, "-> "));
     assert_non_null(strstr(r.out, " fail, "));

@@ -173,7 +173,7 @@ enum pp_err pp_amqp_probe(const struct pp_amqp_options *o, char error[PP_SINK_ER
         if (err == PP_OK)
             leave(&s->lane);
         else
-            snprintf(error, PP_SINK_ERROR_MAX, "%s:%d: %s", s->to.host, s->to.port, s->link.error);
+            snprintf(error, PP_SINK_ERROR_MAX, "%.100s:%d: %.380s", s->to.host, s->to.port, s->link.error);
         pp_amqp_drop(s);
     }
     destroy(&s->lane);

@@ -148,8 +148,8 @@ static void on_info(void *data, enum pp_err err, const struct redisReply *reply)
         return;
     pp_redis_server_read(&q->server, reply->str);
     if (pp_redis_server_old(&q->server))
-        pp_log(q->log, PP_LOG_ERROR, "Redis is too old: 6.2 or newer is needed", "version",
-               q->server.version, NULL);
+        pp_log(q->log, PP_LOG_ERROR, "Redis is too old: 6.2 or newer is needed", "version", q->server.version,
+               NULL);
     if (pp_redis_command(q->redis, 3, config, NULL, on_fsync, q) != PP_OK)
         return; /* CONFIG could not be sent, so the text for /readyz stays as it was */
 }

@@ -26,7 +26,7 @@ bool pp_redis_server_evicts(const struct pp_redis_server *s);
 /* Returns which failures the server's data survive, as a static text. */
 const char *pp_redis_server_durability(const struct pp_redis_server *s);
 
-#define PP_REDIS_WHY_MAX 400
+#define PP_REDIS_WHY_MAX 480
 
 struct pp_redis_look {
     struct pp_redis_server server;
