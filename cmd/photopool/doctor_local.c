@@ -96,6 +96,8 @@ void pp_doctor_listen(struct pp_doctor *d)
     else if (err != 0)
         pp_doctor_add(d, "http.listen", PP_DOCTOR_FAIL, "choose another address: --set http.listen=HOST:PORT",
                       "%s, port %u: %s", at->host, at->port, strerror(err));
+    else if (at->port == 0)
+        pp_doctor_add(d, "http.listen", PP_DOCTOR_OK, NULL, "%s, any free port", at->host);
     else
         pp_doctor_add(d, "http.listen", PP_DOCTOR_OK, NULL, "%s, port %u is free", at->host, at->port);
 }

@@ -370,7 +370,7 @@ static enum pp_err find_topic(struct pp_kafka *s, bool *exists, char error[PP_SI
     rd_kafka_resp_err_t err = rd_kafka_metadata(s->producer, 1, NULL, &m, (int)s->timeout_ms);
     rd_kafka_poll(s->producer, 0);
     if (err) {
-        snprintf(error, PP_SINK_ERROR_MAX, "%s%s%s", rd_kafka_err2str(err), s->reason[0] ? ": " : "",
+        snprintf(error, PP_SINK_ERROR_MAX, "%.200s%s%.280s", rd_kafka_err2str(err), s->reason[0] ? ": " : "",
                  s->reason);
         return is_timeout(err) && !s->unreachable ? PP_ETIMEOUT : PP_EIO;
     }
