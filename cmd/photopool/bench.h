@@ -1,5 +1,5 @@
-/* bench.h: the parts of `photopool bench`: a temporary folder, `photopool up` as a child process, the
- * load on it, and what was measured. */
+/* bench.h: the parts of `photopool bench`: a temporary folder, `photopool up` as a child process,
+ * the load on it, and what was measured. */
 #ifndef PHOTOPOOL_BENCH_H
 #define PHOTOPOOL_BENCH_H
 
@@ -53,9 +53,9 @@ void pp_bench_end(struct pp_bench_child *c);
 
 struct pp_origin;
 
-/* Imports photos of the host for about `seconds`, and measures. `cli` is that of the command. Returns
- * an exit code, after a message if it is not PP_EXIT_DONE. The caller has blocked the signals
- * (interrupt.h). */
+/* Imports photos of the host for about `seconds`, and measures. `cli` is that of the command.
+ * Returns an exit code, after a message if it is not PP_EXIT_DONE. The caller has blocked the
+ * signals (interrupt.h). */
 int pp_bench_load(struct pp_cli *cli, const struct pp_bench_child *c, const struct pp_origin *origin,
                   int64_t seconds, struct pp_bench_figures *f);
 

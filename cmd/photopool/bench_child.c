@@ -10,7 +10,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "bench.h"
@@ -21,7 +20,7 @@ enum {
     END_MS = 10000,   /* for an orderly end */
     FSYNC_MS = 300,
     ENV_MAX = 1024,
-    POLL_MS = 50,
+    CHILD_POLL_MS = 50,
 };
 
 /* --- the folder --- */
@@ -79,8 +78,8 @@ static void own_environment(char *env[ENV_MAX + 1])
     env[n] = NULL;
 }
 
-/* In the child: replaces it by `photopool up`. Its group is its own, so that Ctrl-C goes to the bench
- * alone; it ends when the bench ends. */
+/* In the child: replaces it by `photopool up`. Its group is its own, so that Ctrl-C goes to the
+ * bench alone; it ends when the bench ends. */
 static void run(char *const *argv, char *const *env, int out, int log)
 {
     sigset_t none;
@@ -140,7 +139,7 @@ static bool read_url(struct pp_bench_child *c, int fd)
 
     while (n < sizeof text - 1 && pp_monotonic_ms() < until && !pp_interrupt_pending()) {
         struct pollfd p = {.fd = fd, .events = POLLIN};
-        if (poll(&p, 1, POLL_MS) <= 0)
+        if (poll(&p, 1, CHILD_POLL_MS) <= 0)
             continue;
         ssize_t got = read(fd, text + n, sizeof text - 1 - n);
         if (got <= 0)
@@ -190,11 +189,10 @@ bool pp_bench_start(struct pp_bench_child *c, uint16_t port)
 static bool has_ended(pid_t pid, int64_t ms)
 {
     int64_t until = pp_monotonic_ms() + ms;
-    const struct timespec pause = {.tv_nsec = POLL_MS * 1000000};
     while (waitpid(pid, NULL, WNOHANG) == 0) {
         if (pp_monotonic_ms() >= until)
             return false;
-        (void)nanosleep(&pause, NULL);
+        (void)poll(NULL, 0, CHILD_POLL_MS);
     }
     return true;
 }

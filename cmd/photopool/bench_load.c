@@ -1,6 +1,6 @@
-/* bench_load.c: imports photos of the made-up host as fast as the product fetches them, and measures:
- * posts batches so that some thousand photos are always open, reads /metrics at the beginning and
- * at the end, and then the results of some batches. */
+/* bench_load.c: imports photos of the made-up host as fast as the product fetches them, and
+ * measures: posts batches so that some thousand photos are always open, reads /metrics at the
+ * beginning and at the end, and then the results of some batches. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,9 +13,9 @@
 #include "wire_origin.h"
 
 enum {
-    ITEMS = 50,
-    PHOTOS = 4, /* of an item */
-    BATCH = ITEMS * PHOTOS,
+    BATCH_ITEMS = 50,
+    ITEM_PHOTOS = 4, /* of an item */
+    BATCH = BATCH_ITEMS * ITEM_PHOTOS,
     AHEAD = 5 * BATCH, /* most photos that are open */
     CLIENTS = 4,       /* each has clients.concurrency requests in flight */
     WARM = BATCH,      /* photos before the measurement: connections, routes, caches */
@@ -50,7 +50,7 @@ static json_t *make_item(uint64_t first, uint16_t port)
 {
     json_t *photos = json_array(), *item = json_object();
     char text[96];
-    for (uint64_t i = 0; i < PHOTOS; i++) {
+    for (uint64_t i = 0; i < ITEM_PHOTOS; i++) {
         (void)snprintf(text, sizeof text, "http://127.0.0.1:%u/%" PRIu64 ".jpg", port, first + i);
         json_array_append_new(photos, json_string(text));
     }
@@ -67,7 +67,7 @@ static int post_batch(struct load *l)
     json_t *items = json_array(), *body = json_object(), *answer = NULL;
 
     (void)snprintf(client, sizeof client, "bench-%u", (unsigned)(l->posted / BATCH % CLIENTS));
-    for (int i = 0; i < ITEMS; i++, l->posted += PHOTOS)
+    for (int i = 0; i < BATCH_ITEMS; i++, l->posted += ITEM_PHOTOS)
         json_array_append_new(items, make_item(l->posted, pp_wire_origin_port(l->origin)));
     json_object_set_new(body, "client", json_string(client));
     json_object_set_new(body, "items", items);
@@ -151,11 +151,12 @@ double pp_bench_sum(const char *metrics, const char *series)
 static void read_processors(struct moment *m)
 {
     unsigned long long user = 0, nice = 0, system = 0, idle = 0, wait = 0, irq = 0, soft = 0, steal = 0;
+    char line[512] = "";
     FILE *f = fopen("/proc/stat", "re");
     if (!f)
         return;
-    if (fscanf(f, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &user, &nice, &system, &idle, &wait, &irq,
-               &soft, &steal) >= 5) {
+    if (fgets(line, sizeof line, f) && sscanf(line, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &user,
+                                              &nice, &system, &idle, &wait, &irq, &soft, &steal) >= 5) {
         m->busy = (double)(user + nice + system + irq + soft + steal);
         m->all = m->busy + (double)(idle + wait);
     }
@@ -280,11 +281,11 @@ static int measure(struct load *l, int64_t seconds)
 int pp_bench_load(struct pp_cli *cli, const struct pp_bench_child *c, const struct pp_origin *origin,
                   int64_t seconds, struct pp_bench_figures *f)
 {
-    struct load l = {.api = {.command = cli->command, .server = c->url, .json = true, .out = cli->out},
-                     .origin = origin,
-                     .f = f,
-                     .progress = isatty(STDERR_FILENO)};
-    (void)unsetenv("PHOTOPOOL_KEY"); /* a key of another server */
+    struct load l = {
+        .api = {.command = cli->command, .server = c->url, .no_key = true, .json = true, .out = cli->out},
+        .origin = origin,
+        .f = f,
+        .progress = isatty(STDERR_FILENO)};
     int code = pp_client_open(&l.api);
     if (code == PP_EXIT_DONE)
         code = measure(&l, seconds);

@@ -46,6 +46,7 @@ struct pp_cli {
     /* name of the file with the API key; NULL: the environment variable PHOTOPOOL_KEY may have the
      * key */
     const char *key_file;
+    bool no_key; /* the server has no keys, so none is sent, whatever the environment says */
     /* output is JSON: --json was given, or standard output is not a terminal and --table was not
      * given */
     bool json;

@@ -54,8 +54,8 @@ void pp_doctor_add(struct pp_doctor *d, const char *check, enum pp_doctor_state 
 
 /* Whether the descriptors are enough for what the configuration wants. */
 void pp_doctor_descriptors(struct pp_finding *f, const struct pp_budget_want *want);
-/* How far this machine's clock is from that of `server`: it is `ahead_ms` later, with an error of at
- * most error_ms. A difference of half a lease makes claims lapse too early or too late. */
+/* How far this machine's clock is from that of `server`: it is `ahead_ms` later, with an error of
+ * at most error_ms. A difference of half a lease makes claims lapse too early or too late. */
 void pp_doctor_clock(struct pp_finding *f, const char *server, int64_t ahead_ms, int64_t error_ms,
                      int64_t lease_ms);
 /* Which addresses and ports photos may be fetched from, beyond public addresses. */

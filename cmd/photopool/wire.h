@@ -21,9 +21,9 @@ struct pp_wire_error {
     char text[512]; /* says what failed, and what to do */
 };
 
-/* Returns true if store.url and coordinator.url go together: both are of this process alone, or both
- * are shared. Several processes that share a store without a common coordinator would each use a
- * client's whole limit. */
+/* Returns true if store.url and coordinator.url go together: both are of this process alone, or
+ * both are shared. Several processes that share a store without a common coordinator would each
+ * use a client's whole limit. */
 bool pp_wire_stores_fit(const struct pp_config *config);
 #define PP_WIRE_STORES_MISFIT                                                               \
     "store.url and coordinator.url do not go together: sqlite: with local:, or mongodb:// " \

@@ -45,8 +45,9 @@ pp_must_check enum pp_err pp_wire_divide(struct pp_budget *budget, struct pp_par
                                          const struct pp_config *config, unsigned roles, struct pp_log *log,
                                          struct pp_wire_error *error);
 
-/* Checks a file of certificates, "" for none: if it contained none, every https photo would fail, and
- * the failure would look like the merchant's fault. `name` is the parameter. PP_EIO, PP_EINVAL. */
+/* Checks a file of certificates, "" for none: if it contained none, every https photo would fail,
+ * and the failure would look like the merchant's fault. `name` is the parameter. PP_EIO,
+ * PP_EINVAL. */
 pp_must_check enum pp_err pp_wire_check_ca_file(const char *name, const char *path,
                                                 struct pp_wire_error *error);
 /* Returns fetch.resolve in the resolver's form: all addresses of one host and port on one line, and

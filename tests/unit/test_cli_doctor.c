@@ -1,5 +1,5 @@
-/* Tests `photopool doctor` and the decisions of `photopool bench`: verdicts from numbers, and doctor
- * on a new folder, on one that it can't use, and with a Redis that is not there. */
+/* Tests `photopool doctor` and the decisions of `photopool bench`: verdicts from numbers, and
+ * doctor on a new folder, on one that it can't use, and with a Redis that is not there. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

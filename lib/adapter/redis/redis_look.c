@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "adapter/redis/redis_internal.h"
+#include "base/check.h"
 #include "base/clock.h"
 
 /* --- what the server's words mean --- */
@@ -75,6 +76,7 @@ struct look {
 static void on_info(void *data, enum pp_err err, const struct redisReply *reply)
 {
     struct look *l = data;
+    pp_assert(l->left > 0, "more answers than commands");
     l->left--;
     l->err = err;
     if (err == PP_OK && reply->type == REDIS_REPLY_STRING)
@@ -87,6 +89,7 @@ static void on_info(void *data, enum pp_err err, const struct redisReply *reply)
 static void on_fsync(void *data, enum pp_err err, const struct redisReply *reply)
 {
     struct look *l = data;
+    pp_assert(l->left > 0, "more answers than commands");
     l->left--;
     if (err == PP_OK && pp_redis_is(reply, "tt"))
         snprintf(l->out->server.fsync, sizeof l->out->server.fsync, "%s", reply->element[1]->str);
@@ -95,6 +98,7 @@ static void on_fsync(void *data, enum pp_err err, const struct redisReply *reply
 static void on_time(void *data, enum pp_err err, const struct redisReply *reply)
 {
     struct look *l = data;
+    pp_assert(l->left > 0, "more answers than commands");
     l->left--;
     l->out->heard_ms = pp_clock_date_ms();
     if (err == PP_OK && pp_redis_is(reply, "tt"))
@@ -139,6 +143,7 @@ enum pp_err pp_redis_look(struct pp_loop *loop, const char *url, int64_t timeout
                           struct pp_redis_look *out, char why[PP_REDIS_WHY_MAX])
 {
     bool late = false;
+    pp_assert(timeout_ms > 0, "a server gets no time to answer");
     struct look look = {.out = out, .late = &late};
     struct pp_redis *r;
     *out = (struct pp_redis_look){0};
