@@ -37,7 +37,7 @@ class Outcome:
         sentence, as do all http_5xx codes.
         """
         entry = self.sentences.get(code) or self.sentences.get(f"http_{code[5:6]}xx") or {}
-        return entry.get("sentence", "")
+        return entry.get("message", "")
 
 
 def outcomes(screen, out):

@@ -113,7 +113,7 @@ static void add_error(struct pp_table *t, const json_t *e)
     pp_table_cell(t, PP_PLAIN, pp_member(e, "code"));
     pp_table_cell(t, PP_PLAIN, pp_member(e, "retry"));
     pp_table_cell(t, PP_PLAIN, pp_member(e, "fault"));
-    pp_table_cell(t, PP_PLAIN, pp_member(e, "sentence"));
+    pp_table_cell(t, PP_PLAIN, pp_member(e, "message"));
 }
 
 int pp_cmd_errors(int argc, char **argv)

@@ -177,6 +177,9 @@ enum pp_err pp_wire_params_init(struct pp_wire_params *w, const struct pp_config
     set_worker(p, c);
     p->max_bytes = (uint64_t)c->fetch.max_bytes;
     p->max_pixels = (uint64_t)c->fetch.max_pixels;
+    p->language = c->results.language;
+    p->min_width = bounded(c->photos.min_width);
+    p->min_height = bounded(c->photos.min_height);
     p->max_redirects = bounded(c->fetch.max_redirects);
     p->threads = bounded(c->worker.threads);
     p->weight = bounded(c->worker.weight);

@@ -2,9 +2,11 @@
  * and statistics use it.
  *
  * A code is a uint16_t: 0 is no failure, 1..PP_CODE_COUNT-1 a row of PP_CODE_TABLE, 400..599 the
- * HTTP status of the host's answer (http_404, http_503). To add a failure, add a row.
+ * HTTP status of the host's answer (http_404, http_503). To add a failure, add a row at the end:
+ * stores keep the numbers.
  *
- * Columns: identifier, name in the API, retry class, whose fault, sentence for the merchant.
+ * Columns: identifier, name in the API, retry class, whose fault, and the message for the merchant
+ * in English and in Russian.
  * Retry classes:
  *   FINAL    the same request would fail again: no retry in this import
  *   RETRY    photopool retries in the same tier, after a random growing delay (full jitter)
@@ -17,48 +19,74 @@
 #include <stdint.h>
 
 enum pp_retry_class { PP_FINAL, PP_RETRY, PP_PROMOTE, PP_WAIT };
-enum pp_fault { PP_FAULT_CLIENT, PP_FAULT_HOST, PP_FAULT_NETWORK, PP_FAULT_US };
+enum pp_fault { PP_FAULT_MERCHANT, PP_FAULT_HOST, PP_FAULT_POLICY, PP_FAULT_PHOTOPOOL };
+enum pp_language { PP_ENGLISH, PP_RUSSIAN, PP_LANGUAGES };
 
-#define PP_CODE_TABLE(X)                                                                                     \
-    X(NONE, "", FINAL, US, "")                                                                               \
-    X(DNS_NOT_FOUND, "dns_not_found", FINAL, CLIENT, "The host name does not exist. Check its spelling.")    \
-    X(DNS_TEMPORARY, "dns_temporary", RETRY, NETWORK,                                                        \
-      "The host name could not be looked up. We tried again.")                                               \
-    X(CONNECT_REFUSED, "connect_refused", RETRY, HOST,                                                       \
-      "The host refused the connection. Is its web server running?")                                         \
-    X(CONNECT_TIMEOUT, "connect_timeout", PROMOTE, HOST, "The host did not accept a connection in time.")    \
-    X(TLS_FAILED, "tls_failed", FINAL, HOST, "The host's certificate is not valid. Renew or correct it.")    \
-    X(FIRST_BYTE_TIMEOUT, "first_byte_timeout", PROMOTE, HOST,                                               \
-      "The host accepted the request and then sent nothing.")                                                \
-    X(BODY_TIMEOUT, "body_timeout", PROMOTE, HOST, "The host did not send the whole photo in time.")         \
-    X(TOO_SLOW, "too_slow", PROMOTE, HOST, "The host sent the photo too slowly.")                            \
-    X(CONNECTION_LOST, "connection_lost", RETRY, NETWORK,                                                    \
-      "The connection broke before the photo was complete.")                                                 \
-    X(TRUNCATED, "truncated", RETRY, HOST, "The photo ended before the length that the host had announced.") \
-    X(BAD_RESPONSE, "bad_response", FINAL, HOST,                                                             \
-      "The host's answer is not a correct HTTP answer with a photo.")                                        \
-    X(HEADER_TOO_LARGE, "header_too_large", FINAL, HOST,                                                     \
-      "The host's answer has more header than we accept.")                                                   \
-    X(TOO_LARGE, "too_large", FINAL, CLIENT, "The photo is larger than the limit. Make it smaller.")         \
-    X(NOT_IMAGE, "not_image", FINAL, CLIENT, "What the host sent is not a photo of an accepted type.")       \
-    X(IMAGE_CORRUPT, "image_corrupt", FINAL, CLIENT, "The photo's file is damaged. Save it again.")          \
-    X(TOO_MANY_PIXELS, "too_many_pixels", FINAL, CLIENT,                                                     \
-      "The photo has more pixels than the limit. Scale it down.")                                            \
-    X(DENIED_ADDRESS, "denied_address", FINAL, CLIENT, "The host's address is not a public one.")            \
-    X(DENIED_SCHEME, "denied_scheme", FINAL, CLIENT, "Only http and https addresses are fetched.")           \
-    X(DENIED_PORT, "denied_port", FINAL, CLIENT, "The URL names a port that we do not connect to.")          \
-    X(BAD_URL, "bad_url", FINAL, CLIENT, "The URL is not written correctly.")                                \
-    X(REDIRECT_LIMIT, "redirect_limit", FINAL, HOST,                                                         \
-      "The URL leads from one redirect to the next without an end.")                                         \
-    X(REDIRECT_DENIED, "redirect_denied", FINAL, HOST,                                                       \
-      "The URL redirects to a place that we do not fetch from.")                                             \
-    X(HOST_DOWN, "host_down", RETRY, HOST, "The host has failed so often that we pause requests to it.")     \
-    X(QUARANTINED, "quarantined", FINAL, US,                                                                 \
-      "This photo was set aside because fetching it failed in our software.")                                \
-    X(INTERNAL, "internal", RETRY, US, "Something went wrong on our side.")
+#define PP_CODE_TABLE(X)                                                                                    \
+    X(NONE, "", FINAL, PHOTOPOOL, "", "")                                                                   \
+    X(DNS_NOT_FOUND, "dns_not_found", FINAL, MERCHANT, "The host name does not exist. Check its spelling.", \
+      "Такого имени сервера нет. Проверьте его написание.")                                                 \
+    X(DNS_TEMPORARY, "dns_temporary", RETRY, HOST, "The host name could not be looked up. We tried again.", \
+      "Не удалось узнать адрес сервера. Мы попробовали ещё раз.")                                           \
+    X(CONNECT_REFUSED, "connect_refused", RETRY, HOST,                                                      \
+      "The host refused the connection. Is its web server running?",                                        \
+      "Сервер отклонил соединение. Работает ли он?")                                                        \
+    X(CONNECT_TIMEOUT, "connect_timeout", PROMOTE, HOST, "The host did not accept a connection in time.",   \
+      "Сервер не принял соединение вовремя.")                                                               \
+    X(TLS_FAILED, "tls_failed", FINAL, HOST, "The host's certificate is not valid. Renew or correct it.",   \
+      "Сертификат сервера недействителен. Обновите или исправьте его.")                                     \
+    X(FIRST_BYTE_TIMEOUT, "first_byte_timeout", PROMOTE, HOST,                                              \
+      "The host accepted the request and then sent nothing.", "Сервер принял запрос и ничего не ответил.")  \
+    X(BODY_TIMEOUT, "body_timeout", PROMOTE, HOST, "The host did not send the whole photo in time.",        \
+      "Сервер не успел передать фотографию целиком.")                                                       \
+    X(TOO_SLOW, "too_slow", PROMOTE, HOST, "The host sent the photo too slowly.",                           \
+      "Сервер передавал фотографию слишком медленно.")                                                      \
+    X(CONNECTION_LOST, "connection_lost", RETRY, HOST,                                                      \
+      "The connection broke before the photo was complete.", "Соединение прервалось до конца фотографии.")  \
+    X(TRUNCATED, "truncated", RETRY, HOST,                                                                  \
+      "The photo ended before its announced length, or without the end of its file.",                       \
+      "Фотография закончилась раньше указанной длины или без конца файла.")                                 \
+    X(BAD_RESPONSE, "bad_response", FINAL, HOST,                                                            \
+      "The host's answer is not a correct HTTP answer with a photo.",                                       \
+      "Ответ сервера не является правильным ответом HTTP с фотографией.")                                   \
+    X(HEADER_TOO_LARGE, "header_too_large", FINAL, HOST,                                                    \
+      "The host's answer has more header than we accept.",                                                  \
+      "Заголовки ответа сервера больше, чем мы принимаем.")                                                 \
+    X(TOO_LARGE, "too_large", FINAL, MERCHANT, "The photo is larger than the limit. Make it smaller.",      \
+      "Файл фотографии больше допустимого. Уменьшите его.")                                                 \
+    X(NOT_IMAGE, "not_image", FINAL, MERCHANT, "What the host sent is not a photo of an accepted type.",    \
+      "Сервер прислал не фотографию принимаемого формата.")                                                 \
+    X(IMAGE_CORRUPT, "image_corrupt", FINAL, MERCHANT, "The photo's file is damaged. Save it again.",       \
+      "Файл фотографии повреждён. Сохраните его заново.")                                                   \
+    X(TOO_MANY_PIXELS, "too_many_pixels", FINAL, MERCHANT,                                                  \
+      "The photo has more pixels than the limit. Scale it down.",                                           \
+      "В фотографии больше пикселей, чем допустимо. Уменьшите её.")                                         \
+    X(DENIED_ADDRESS, "denied_address", FINAL, POLICY, "The host's address is not a public one.",           \
+      "Адрес сервера не является публичным.")                                                               \
+    X(DENIED_SCHEME, "denied_scheme", FINAL, POLICY, "Only http and https addresses are fetched.",          \
+      "Мы загружаем только адреса http и https.")                                                           \
+    X(DENIED_PORT, "denied_port", FINAL, POLICY, "The URL names a port that we do not connect to.",         \
+      "В адресе указан порт, к которому мы не подключаемся.")                                               \
+    X(BAD_URL, "bad_url", FINAL, MERCHANT, "The URL is not written correctly.",                             \
+      "Адрес фотографии написан неправильно.")                                                              \
+    X(REDIRECT_LIMIT, "redirect_limit", FINAL, HOST,                                                        \
+      "The URL leads from one redirect to the next without an end.",                                        \
+      "Адрес ведёт от одного перенаправления к другому без конца.")                                         \
+    X(REDIRECT_DENIED, "redirect_denied", FINAL, POLICY,                                                    \
+      "The URL redirects to a place that we do not fetch from.",                                            \
+      "Адрес перенаправляет туда, откуда мы не загружаем.")                                                 \
+    X(HOST_DOWN, "host_down", RETRY, HOST, "The host has failed so often that we pause requests to it.",    \
+      "Сервер так часто отвечал ошибками, что мы приостановили запросы к нему.")                            \
+    X(QUARANTINED, "quarantined", FINAL, PHOTOPOOL,                                                         \
+      "This photo was set aside because fetching it failed in our software.",                               \
+      "Фотография отложена: при её загрузке произошла ошибка в нашей программе.")                           \
+    X(INTERNAL, "internal", RETRY, PHOTOPOOL, "Something went wrong on our side.",                          \
+      "Ошибка на нашей стороне.")                                                                           \
+    X(TOO_SMALL, "too_small", FINAL, MERCHANT, "The photo is smaller than the limit. Use a larger one.",    \
+      "Фотография меньше допустимого. Возьмите фотографию большего размера.")
 
 enum {
-#define X(id, name, retry, fault, sentence) PP_CODE_##id,
+#define X(id, name, retry, fault, en, ru) PP_CODE_##id,
     PP_CODE_TABLE(X)
 #undef X
         PP_CODE_COUNT
@@ -68,7 +96,7 @@ struct pp_code_info {
     const char *name;
     enum pp_retry_class retry;
     enum pp_fault fault;
-    const char *sentence;
+    const char *message[PP_LANGUAGES]; /* the sentence for the merchant */
 };
 
 /* Returns the row of a code: never NULL, static. The HTTP statuses share the rows "http_4xx" and
@@ -87,7 +115,13 @@ const char *pp_code_name(uint16_t code, char buf[PP_CODE_NAME_MAX]);
  * none. */
 uint16_t pp_code_parse(const char *name, size_t n);
 
-/* Returns whose fault a failure is, as text: "client", "host", "network" or "us". Static. */
+/* Returns the message of a code in English, which details and logs use. Static. */
+const char *pp_code_text(uint16_t code);
+
+/* Returns whose fault a failure is: "merchant", "host", "policy" or "photopool". Static. */
 const char *pp_fault_name(enum pp_fault fault);
+
+/* Returns the language with this name of n bytes, in any case, or -1. */
+int pp_language_parse(const char *name, size_t n);
 
 #endif

@@ -27,7 +27,7 @@ static void send_results(struct pp_call *call)
 
     pp_page_open(call);
     for (; i < r->n && pp_page_has_room(call); i++) {
-        pp_result_write(&call->out, NULL, &r->items[i]);
+        pp_result_write(&call->out, NULL, &r->items[i], call->o->params->language);
         call->page.last_number = r->items[i].seq;
     }
     pp_page_send(call, i < r->n || r->more);
@@ -124,7 +124,9 @@ struct item_state {
 static void send_open_item(struct pp_call *call)
 {
     const struct item_state *s = call->state;
-    const struct pp_open_from from = {.facts = s->look.facts[0], .date_ms = pp_loop_date(call->o->loop)};
+    const struct pp_open_from from = {.facts = s->look.facts[0],
+                                      .date_ms = pp_loop_date(call->o->loop),
+                                      .language = call->o->params->language};
 
     pp_result_write_open(&call->out, NULL, &s->item.item, &from);
     pp_call_json(call, 200);
@@ -135,7 +137,7 @@ static void on_item_read(struct pp_call *call)
     struct item_state *s = call->state;
 
     if (s->item.item.status != PP_ITEM_OPEN) {
-        pp_result_write(&call->out, NULL, &s->item.item);
+        pp_result_write(&call->out, NULL, &s->item.item, call->o->params->language);
         pp_call_json(call, 200);
         return;
     }
@@ -177,7 +179,8 @@ static void send_items(struct pp_call *call)
     const struct pp_store_items *r = &s->items;
     const struct pp_open_from from = {.facts = s->look.facts ? s->look.facts[0]
                                                              : (struct pp_reason_facts){.rpm = 0},
-                                      .date_ms = pp_loop_date(call->o->loop)};
+                                      .date_ms = pp_loop_date(call->o->loop),
+                                      .language = call->o->params->language};
     size_t i = 0;
 
     pp_assert(r->n <= r->limit, "a page has more items than it may");
@@ -188,7 +191,7 @@ static void send_items(struct pp_call *call)
         if (r->items[i].status == PP_ITEM_OPEN)
             pp_result_write_open(&call->out, NULL, &r->items[i], &from);
         else
-            pp_result_write(&call->out, NULL, &r->items[i]);
+            pp_result_write(&call->out, NULL, &r->items[i], call->o->params->language);
         call->page.last = r->items[i].id;
     }
     if (i == r->n && r->more)

@@ -16,6 +16,7 @@
 
 #include "base/arena.h"
 #include "base/log.h"
+#include "photopool/code.h"
 #include "photopool/err.h"
 #include "photopool/scope.h"
 
@@ -148,6 +149,9 @@ struct pp_config {
         int64_t min_free_bytes; /* 0: off */
     } blobs;
     struct {
+        int64_t min_width, min_height; /* a photo has at least this many pixels; 0: any number */
+    } photos;
+    struct {
         int64_t max_photos_per_item;
     } batches;
     struct {
@@ -248,6 +252,7 @@ struct pp_config {
     } idempotency;
     struct {
         int64_t retention_ms;
+        enum pp_language language;
     } results;
     struct {
         struct pp_config_keys keys;

@@ -117,7 +117,7 @@ static enum pp_err load_file(struct pp_config *cfg, const struct pp_config_sourc
     }
     if (!f)
         return PP_OK;
-    enum pp_err e = name == places[0] ? check_found(name, f, err) : PP_OK;
+    enum pp_err e = !src->file && name == places[0] ? check_found(name, f, err) : PP_OK;
     name = pp_arena_strdup(&cfg->arena, name);
     if (e == PP_OK)
         e = name ? apply_stream(cfg, name, f, err) : PP_ENOMEM;

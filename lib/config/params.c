@@ -73,6 +73,7 @@ static const struct pp_section sections[] = {
     {"clients", "Limits of clients that have none of their own (PUT /v1/clients/{id})."},
     {"worker", "Claiming and running tasks."},
     {"fetch", "Transfers from untrusted hosts."},
+    {"photos", "What is accepted as a photo."},
     {"retry", "Failures that may pass."},
     {"hosts", "Photo hosts that are down, or answer that all photos are missing; requests to one host."},
     {"ladder", "Imports that are answered from a photo's recorded failure."},
@@ -204,6 +205,10 @@ P(STRING, "fetch.ca_file", fetch.ca_file, "", 0, 4095, 0,
 P(STRING, "fetch.user_agent", fetch.user_agent, "photopool/VERSION", 1, 256, LIVE,
   "User-Agent of requests. Add a page that says who you are: photopool/VERSION (+https://...).")
 
+P(COUNT, "photos.min_width", photos.min_width, "0", 0, 1e9, 0,
+  "Smallest width in pixels; a photo below it fails with too_small. 0: any width.")
+P(COUNT, "photos.min_height", photos.min_height, "0", 0, 1e9, 0,
+  "Smallest height in pixels. 0: any height.")
 P(COUNT, "retry.attempts", retry.attempts, "4", 1, 20, LIVE,
   "Transfers of a photo in all. A promotion to the next tier is one, and does not wait.")
 P(DURATIONS, "retry.delays", retry.delays, "[1s, 10s, 60s]", 0, DAY(1), LIVE,
@@ -267,6 +272,8 @@ P(DURATION, "idempotency.retention", idempotency.retention_ms, "24h", HR(24), DA
 
 P(DURATION, "results.retention", results.retention_ms, "30d", MIN(1), DAY(3650), LIVE,
   "How long results and finished batches can be read.")
+E("results.language", results.language, "en", "en|ru", 0,
+  "Language of the messages for merchants in results. Set the same in all processes: each writes results.")
 
 E("log.level", log.level, "info", "error|warn|info|debug", LIVE,
   "The least severe lines that are written.")

@@ -6,31 +6,51 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/check.h"
 
 static const struct pp_code_info rows[PP_CODE_COUNT] = {
-#define X(id, text, retry, fault, sentence) [PP_CODE_##id] = {text, PP_##retry, PP_FAULT_##fault, sentence},
+#define X(id, text, retry, fault, en, ru) [PP_CODE_##id] = {text, PP_##retry, PP_FAULT_##fault, {en, ru}},
     PP_CODE_TABLE(X)
 #undef X
 };
 
 static const struct pp_code_info *http_row(uint16_t status)
 {
-    static const struct pp_code_info auth = {"http_4xx", PP_FINAL, PP_FAULT_CLIENT,
-                                             "The host does not let us read the photo. Make it public."},
-                                     gone = {"http_4xx", PP_FINAL, PP_FAULT_CLIENT,
-                                             "The host has no photo at this address. Check the URL."},
-                                     other_4xx = {"http_4xx", PP_FINAL, PP_FAULT_CLIENT,
-                                                  "The host refused the request for the photo."},
-                                     again = {"http_4xx", PP_RETRY, PP_FAULT_HOST,
-                                              "The host asked us to send the request again."},
-                                     too_many = {"http_4xx", PP_WAIT, PP_FAULT_HOST,
-                                                 "The host says that we ask too often. Raise its limit."},
-                                     unavailable = {"http_5xx", PP_WAIT, PP_FAULT_HOST,
-                                                    "The host says that it is overloaded or in maintenance."},
-                                     other_5xx = {"http_5xx", PP_RETRY, PP_FAULT_HOST,
-                                                  "The host failed while it answered. We tried again."};
+    static const struct pp_code_info
+        auth = {"http_4xx",
+                PP_FINAL,
+                PP_FAULT_MERCHANT,
+                {"The host does not let us read the photo. Make it public.",
+                 "Сервер не даёт нам прочитать фотографию. Откройте к ней доступ."}},
+        gone = {"http_4xx",
+                PP_FINAL,
+                PP_FAULT_MERCHANT,
+                {"The photo was not found at this address.", "Фотография по этому адресу не найдена."}},
+        other_4xx = {"http_4xx",
+                     PP_FINAL,
+                     PP_FAULT_MERCHANT,
+                     {"The host refused the request for the photo.", "Сервер отклонил запрос фотографии."}},
+        again = {"http_4xx",
+                 PP_RETRY,
+                 PP_FAULT_HOST,
+                 {"The host asked us to send the request again.", "Сервер попросил повторить запрос."}},
+        too_many = {"http_4xx",
+                    PP_WAIT,
+                    PP_FAULT_HOST,
+                    {"The host says that we ask too often. Raise its limit.",
+                     "Сервер сообщает, что мы обращаемся слишком часто. Повысьте его предел."}},
+        unavailable = {"http_5xx",
+                       PP_WAIT,
+                       PP_FAULT_HOST,
+                       {"The host says that it is overloaded or in maintenance.",
+                        "Сервер сообщает, что он перегружен или на обслуживании."}},
+        other_5xx = {"http_5xx",
+                     PP_RETRY,
+                     PP_FAULT_HOST,
+                     {"The host failed while it answered. We tried again.",
+                      "Сервер ответил ошибкой. Мы попробовали ещё раз."}};
     switch (status) {
     case 401:
     case 403:
@@ -91,9 +111,23 @@ uint16_t pp_code_parse(const char *name, size_t n)
     return 0;
 }
 
+const char *pp_code_text(uint16_t code)
+{
+    return pp_code_info(code)->message[PP_ENGLISH];
+}
+
 const char *pp_fault_name(enum pp_fault fault)
 {
-    static const char *const names[] = {"client", "host", "network", "us"};
+    static const char *const names[] = {"merchant", "host", "policy", "photopool"};
     pp_assert((size_t)fault < sizeof names / sizeof *names, "no such fault");
     return names[fault];
+}
+
+int pp_language_parse(const char *name, size_t n)
+{
+    static const char *const languages[PP_LANGUAGES] = {"en", "ru"};
+    for (int i = 0; i < PP_LANGUAGES; i++)
+        if (n == 2 && strncasecmp(languages[i], name, n) == 0)
+            return i;
+    return -1;
 }

@@ -50,6 +50,7 @@ enum pp_host_class pp_host_classify(uint16_t photo_code)
     case PP_CODE_TOO_LARGE:
     case PP_CODE_IMAGE_CORRUPT:
     case PP_CODE_TOO_MANY_PIXELS:
+    case PP_CODE_TOO_SMALL:
     case PP_CODE_REDIRECT_LIMIT:
     case PP_CODE_REDIRECT_DENIED: return PP_HOST_OTHER;
     default: return PP_HOST_NONE;

@@ -24,7 +24,7 @@ bool pp_shared_may(uint16_t code)
     }
     const struct pp_code_info *info = pp_code_info(code);
     /* 401 and 407 say what the asker lacks */
-    return info->retry == PP_FINAL && info->fault != PP_FAULT_US && code != 401 && code != 407;
+    return info->retry == PP_FINAL && info->fault != PP_FAULT_PHOTOPOOL && code != 401 && code != 407;
 }
 
 /* Appends a text of at most `room` bytes, or "" if it has more and may not be cut. */

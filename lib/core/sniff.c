@@ -91,23 +91,46 @@ void pp_sniff_init(struct pp_sniff *s, uint64_t max_pixels)
     pp_sniff_want(s, 1, identify);
 }
 
+void pp_sniff_watch_end(struct pp_sniff *s)
+{
+    pp_assert(s->pos == 0, "the sniffer is told too late to look for the end");
+    s->watch = true;
+}
+
+/* Skips bytes, or goes to the byte after the next 0xff. Returns how many of the n bytes it took. */
+static size_t pass(struct pp_sniff *s, const uint8_t *p, size_t n)
+{
+    if (s->skip > 0) {
+        size_t take = s->skip < n ? (size_t)s->skip : n;
+        s->skip -= take;
+        return take;
+    }
+    const uint8_t *found = memchr(p, 0xff, n);
+    s->scanning = !found;
+    return found ? (size_t)(found - p) + 1 : n;
+}
+
+/* Collects bytes for the next step, and runs it if it has them all. Returns how many of the n bytes
+ * it took. */
+static size_t collect(struct pp_sniff *s, const uint8_t *p, size_t n)
+{
+    size_t due = (size_t)(s->need - s->have), take = due < n ? due : n;
+    memcpy(s->buf + s->have, p, take);
+    s->have = (uint8_t)(s->have + take);
+    s->pos += take;
+    if (s->have == s->need)
+        s->step(s, s->buf);
+    return take;
+}
+
 enum pp_sniff_state pp_sniff_feed(struct pp_sniff *s, const uint8_t *p, size_t n)
 {
-    while (n > 0 && s->state == PP_SNIFF_MORE) {
-        bool skipping = s->skip > 0;
-        uint64_t due = skipping ? s->skip : (uint64_t)(s->need - s->have);
-        size_t take = due < n ? (size_t)due : n;
-        if (skipping) {
-            s->skip -= take;
-        } else {
-            memcpy(s->buf + s->have, p, take);
-            s->have = (uint8_t)(s->have + take);
-        }
-        s->pos += take;
-        p += take;
-        n -= take;
-        if (!skipping && s->have == s->need)
-            s->step(s, s->buf);
+    while (n > 0 && s->state != PP_SNIFF_REFUSED && (s->step || s->skip > 0)) {
+        bool passing = s->skip > 0 || s->scanning;
+        size_t took = passing ? pass(s, p, n) : collect(s, p, n);
+        s->pos += passing ? took : 0;
+        p += took;
+        n -= took;
     }
     return s->state;
 }
@@ -116,5 +139,7 @@ uint16_t pp_sniff_finish(struct pp_sniff *s)
 {
     if (s->state == PP_SNIFF_MORE)
         pp_sniff_refuse(s, s->pos == 0 ? PP_CODE_NOT_IMAGE : PP_CODE_IMAGE_CORRUPT);
-    return s->state == PP_SNIFF_DONE ? 0 : s->code;
+    if (s->state == PP_SNIFF_REFUSED)
+        return s->code;
+    return s->may_end && s->skip == 0 && s->have == 0 ? 0 : PP_CODE_TRUNCATED;
 }

@@ -11,13 +11,18 @@
  * add its file, its first step in sniff_step.h, a value of the enum, and a row in each table of
  * sniff.c.
  *
+ * If nobody has announced the length of a body, its own end says whether it is whole: the sniffer
+ * then reads on, from part to part of the file, until it has seen the format's end
+ * (pp_sniff_watch_end()). BMP and TIFF have no end that can be told.
+ *
  * Invariants: time is linear in the number of bytes; the answer does not depend on how the bytes
- * are cut into chunks; after DONE or REFUSED nothing changes.
+ * are cut into chunks; after DONE or REFUSED the verdict does not change.
  *
  * Pure; a struct belongs to one thread at a time. */
 #ifndef PP_CORE_SNIFF_H
 #define PP_CORE_SNIFF_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -58,14 +63,17 @@ struct pp_sniff {
 
     /* The members below are used by sniff*.c only. */
     uint64_t max_pixels;
+    bool watch;    /* the sniffer reads on after DONE, to see the format's end */
+    bool may_end;  /* the body may end before the bytes that the next step gets */
+    bool scanning; /* the sniffer looks for the next byte 0xff */
     uint64_t pos;  /* number of bytes of the body read or skipped so far */
     uint64_t skip; /* number of bytes to skip before the next are collected */
-    void (*step)(struct pp_sniff *s, const uint8_t *b);
+    void (*step)(struct pp_sniff *s, const uint8_t *b); /* NULL: none follows */
     uint8_t need, have;
     uint8_t buf[40];
-    uint32_t count; /* a counter for the format's steps: entries, brands or stray bytes */
-    uint32_t box;   /* ISO BMFF: type of the box whose 64-bit size is being read */
-    uint64_t leaf_end;
+    uint32_t count;    /* a counter for the format's steps: entries, brands or stray bytes */
+    uint32_t box;      /* ISO BMFF: type of the box whose 64-bit size is being read */
+    uint64_t leaf_end; /* where the box that is being read ends; RIFF: where the file ends */
     struct {
         uint64_t end;
         uint8_t kind;
@@ -77,12 +85,17 @@ struct pp_sniff {
  * too_many_pixels. */
 void pp_sniff_init(struct pp_sniff *s, uint64_t max_pixels);
 
-/* Reads the next n bytes of the body; n may be any number, also 0. Does nothing after DONE or
- * REFUSED. */
+/* Makes the sniffer look for the end of the image, too. Call it before the first byte of a body
+ * whose length is not announced. */
+void pp_sniff_watch_end(struct pp_sniff *s);
+
+/* Reads the next n bytes of the body; n may be any number, also 0. After DONE it only looks for the
+ * end, if it is to; after REFUSED it does nothing. */
 enum pp_sniff_state pp_sniff_feed(struct pp_sniff *s, const uint8_t *p, size_t n);
 
 /* Ends the body. Returns 0 if it is an image (DONE), the code if it was REFUSED, not_image if it
- * was empty, and image_corrupt if its header was not complete. */
+ * was empty, image_corrupt if its header was not complete, and truncated if the sniffer was to look
+ * for the end and has not seen it. */
 uint16_t pp_sniff_finish(struct pp_sniff *s);
 
 #endif

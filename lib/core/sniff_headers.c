@@ -1,5 +1,5 @@
 /* sniff_headers.c: formats that have the image's size at a fixed place of their first header: PNG,
- * GIF, BMP and WebP. */
+ * GIF, BMP and WebP; and where PNG, GIF and WebP end. */
 #include "core/sniff_step.h"
 
 #include <string.h>
@@ -29,6 +29,19 @@ static unsigned allowed_depths(uint8_t colour)
     }
 }
 
+/* Reads the start of a chunk: length 4, type 4. The data and a CRC of 4 bytes follow. The last
+ * chunk is IEND. */
+static void on_chunk(struct pp_sniff *s, const uint8_t *b)
+{
+    uint64_t rest = (uint64_t)pp_be32(b) + 4;
+    if (memcmp(b + 4, "IEND", 4) == 0) {
+        pp_sniff_last(s, rest);
+        return;
+    }
+    s->skip = rest;
+    pp_sniff_want(s, 8, on_chunk);
+}
+
 /* Reads PNG and APNG (W3C PNG, third edition): the IHDR chunk comes first, with a CRC. Layout after
  * the signature, in bytes: length 4, "IHDR", width 4, height 4, depth, colour, compression, filter,
  * interlace (1 each), CRC 4. */
@@ -43,12 +56,61 @@ void pp_sniff_png(struct pp_sniff *s, const uint8_t *b)
         pp_sniff_corrupt(s);
     else
         pp_sniff_accept(s, PP_IMAGE_PNG, width, height);
+    pp_sniff_go_on(s, 0, 8, on_chunk);
+}
+
+/* --- reading GIF (GIF89a specification, CompuServe 1990) --- */
+
+static pp_sniff_step on_gif_block;
+
+/* Reads the length of a data sub-block; 0: it is the last one of its block. */
+static void on_gif_data(struct pp_sniff *s, const uint8_t *b)
+{
+    s->skip = b[0];
+    pp_sniff_want(s, 1, b[0] == 0 ? on_gif_block : on_gif_data);
+}
+
+/* Returns the bytes of a colour table; its size is in the flags of the screen, or of an image. */
+static uint64_t gif_colours(uint8_t flags)
+{
+    return flags & 0x80 ? (uint64_t)3 << ((flags & 7) + 1) : 0;
+}
+
+/* Reads an image descriptor: place and size 8, flags 1. A colour table and the code size of 1 byte
+ * follow, then data. */
+static void on_gif_image(struct pp_sniff *s, const uint8_t *b)
+{
+    s->skip = gif_colours(b[8]) + 1;
+    pp_sniff_want(s, 1, on_gif_data);
+}
+
+/* Reads the first byte of a block: an extension, with a label of 1 byte and data; an image; or the
+ * trailer, which ends the file. Encoders may write stray bytes in between. */
+static void on_gif_block(struct pp_sniff *s, const uint8_t *b)
+{
+    switch (b[0]) {
+    case 0x21:
+        s->skip = 1;
+        pp_sniff_want(s, 1, on_gif_data);
+        break;
+    case 0x2c: pp_sniff_want(s, 9, on_gif_image); break;
+    case 0x3b: pp_sniff_last(s, 0); break;
+    default: pp_sniff_want(s, 1, on_gif_block);
+    }
+}
+
+/* Reads the end of the screen descriptor: flags 1, background 1, aspect ratio 1. */
+static void on_gif_screen(struct pp_sniff *s, const uint8_t *b)
+{
+    s->skip = gif_colours(b[0]);
+    pp_sniff_want(s, 1, on_gif_block);
 }
 
 /* Reads GIF87a and GIF89a: the size of the logical screen. */
 void pp_sniff_gif(struct pp_sniff *s, const uint8_t *b)
 {
     pp_sniff_accept(s, PP_IMAGE_GIF, pp_le16(b + 6), pp_le16(b + 8));
+    pp_sniff_go_on(s, 0, 3, on_gif_screen);
 }
 
 /* --- reading BMP headers --- */
@@ -98,6 +160,14 @@ void pp_sniff_bmp(struct pp_sniff *s, const uint8_t *b)
 
 /* --- reading WebP headers (RFC 9649) --- */
 
+/* Accepts the image, which ends where the RIFF file ends (s->leaf_end). */
+static void accept_webp(struct pp_sniff *s, uint32_t width, uint32_t height)
+{
+    pp_sniff_accept(s, PP_IMAGE_WEBP, width, height);
+    if (s->state == PP_SNIFF_DONE && s->watch && s->leaf_end > s->pos)
+        pp_sniff_last(s, s->leaf_end - s->pos);
+}
+
 /* Reads a VP8 key frame (RFC 6386 section 9.1). Layout: tag 3 bytes, start code 3 bytes, width 14
  * bits and scale 2, height 14 bits and scale 2. */
 static void on_vp8(struct pp_sniff *s, const uint8_t *b)
@@ -106,7 +176,7 @@ static void on_vp8(struct pp_sniff *s, const uint8_t *b)
     if (!key_frame || memcmp(b + 3, "\x9d\x01\x2a", 3) != 0)
         pp_sniff_corrupt(s);
     else
-        pp_sniff_accept(s, PP_IMAGE_WEBP, pp_le16(b + 6) & 0x3fff, pp_le16(b + 8) & 0x3fff);
+        accept_webp(s, pp_le16(b + 6) & 0x3fff, pp_le16(b + 8) & 0x3fff);
 }
 
 /* Reads a VP8L header. Layout: 0x2f, then width - 1 and height - 1 in 14 bits each, alpha 1 bit,
@@ -117,13 +187,13 @@ static void on_vp8l(struct pp_sniff *s, const uint8_t *b)
     if (b[0] != 0x2f || bits >> 29 != 0)
         pp_sniff_corrupt(s);
     else
-        pp_sniff_accept(s, PP_IMAGE_WEBP, (bits & 0x3fff) + 1, (bits >> 14 & 0x3fff) + 1);
+        accept_webp(s, (bits & 0x3fff) + 1, (bits >> 14 & 0x3fff) + 1);
 }
 
 /* Reads a VP8X header. Layout in bytes: flags 1, reserved 3, width - 1 and height - 1, 3 each. */
 static void on_vp8x(struct pp_sniff *s, const uint8_t *b)
 {
-    pp_sniff_accept(s, PP_IMAGE_WEBP, pp_le24(b + 4) + 1, pp_le24(b + 7) + 1);
+    accept_webp(s, pp_le24(b + 4) + 1, pp_le24(b + 7) + 1);
 }
 
 /* Reads the first chunk of a WebP file, which has the size: VP8 (lossy), VP8L (lossless) or VP8X
@@ -135,6 +205,7 @@ void pp_sniff_webp(struct pp_sniff *s, const uint8_t *b)
         uint8_t need;
         pp_sniff_step *step;
     } chunks[] = {{"VP8 ", 10, on_vp8}, {"VP8L", 5, on_vp8l}, {"VP8X", 10, on_vp8x}};
+    s->leaf_end = 8 + (uint64_t)pp_le32(b + 4);
     for (size_t i = 0; i < sizeof(chunks) / sizeof(chunks[0]); i++) {
         if (memcmp(b + 12, chunks[i].name, 4) == 0 && pp_le32(b + 16) >= chunks[i].need) {
             pp_sniff_want(s, chunks[i].need, chunks[i].step);

@@ -7,7 +7,8 @@
  *   moov / trak / tkhd         a sequence without items: the size of its largest track
  *
  * Everything else is skipped by its length, in any order. A box must lie within the box that holds
- * it. The type and size are decided where ipco or moov ends. */
+ * it. The type and size are decided where ipco or moov ends. The file may end where a box of the
+ * file level ends. */
 #include "core/sniff_step.h"
 
 #include <string.h>
@@ -33,6 +34,51 @@ static enum kind level(const struct pp_sniff *s)
     return s->depth == 0 ? FILE_LEVEL : (enum kind)s->in[s->depth - 1].kind;
 }
 
+/* --- looking for the end --- */
+
+static pp_sniff_step on_later_box;
+
+/* The file may end after `rest` more bytes; else a box follows. */
+static void later_box(struct pp_sniff *s, uint64_t rest)
+{
+    s->skip = rest;
+    pp_sniff_want(s, 8, on_later_box);
+    s->may_end = true;
+}
+
+static void on_later_long_size(struct pp_sniff *s, const uint8_t *b)
+{
+    uint64_t size = (uint64_t)pp_be32(b) << 32 | pp_be32(b + 4);
+    later_box(s, size < 16 ? 0 : size - 16);
+}
+
+/* Reads the header of a box of the file level. What is no box is no part of the image. */
+static void on_later_box(struct pp_sniff *s, const uint8_t *b)
+{
+    uint32_t size = pp_be32(b);
+    bool is_box = size == 0 || size == 1 || size >= 8;
+    s->may_end = false;
+    for (int i = 4; i < 8; i++)
+        is_box = is_box && b[i] >= ' ' && b[i] <= '~';
+    if (!is_box || size == 0)
+        pp_sniff_last(s, 0);
+    else if (size == 1)
+        pp_sniff_want(s, 8, on_later_long_size);
+    else
+        later_box(s, size - 8);
+}
+
+/* Accepts the image, whose file ends at the end of this box or of a later one. */
+static void accept(struct pp_sniff *s)
+{
+    uint64_t end = s->in[0].end;
+    pp_sniff_accept(s, s->type, s->width, s->height);
+    if (s->state == PP_SNIFF_DONE && s->watch && end != UINT64_MAX)
+        later_box(s, end - s->pos);
+}
+
+/* --- reading boxes --- */
+
 /* Leaves the containers that end here, then waits for the header of the next box. */
 static void next_box(struct pp_sniff *s)
 {
@@ -41,7 +87,7 @@ static void next_box(struct pp_sniff *s)
         enum kind left = level(s);
         s->depth--;
         if ((left == IPCO || left == MOOV) && s->width > 0) {
-            pp_sniff_accept(s, s->type, s->width, s->height);
+            accept(s);
             return;
         }
     }

@@ -7,7 +7,7 @@
 void pp_sniff_want(struct pp_sniff *s, uint8_t n, pp_sniff_step *step)
 {
     pp_assert(n > 0 && n <= sizeof(s->buf), "a step asks for no bytes, or for more than the buffer holds");
-    pp_assert(s->state == PP_SNIFF_MORE, "a step asks for bytes after the verdict");
+    pp_assert(s->state != PP_SNIFF_REFUSED, "a step asks for bytes of a refused body");
     s->need = n;
     s->have = 0;
     s->step = step;
@@ -41,4 +41,28 @@ void pp_sniff_accept(struct pp_sniff *s, enum pp_image_type type, uint32_t width
     s->type = type;
     s->width = width;
     s->height = height;
+    pp_sniff_last(s, 0);
+}
+
+void pp_sniff_go_on(struct pp_sniff *s, uint64_t skip, uint8_t n, pp_sniff_step *step)
+{
+    if (s->state != PP_SNIFF_DONE || !s->watch)
+        return;
+    s->may_end = false;
+    s->skip = skip;
+    pp_sniff_want(s, n, step);
+}
+
+void pp_sniff_scan(struct pp_sniff *s, pp_sniff_step *step)
+{
+    pp_sniff_want(s, 1, step);
+    s->scanning = true;
+}
+
+void pp_sniff_last(struct pp_sniff *s, uint64_t n)
+{
+    s->may_end = true;
+    s->skip = n;
+    s->have = 0;
+    s->step = NULL;
 }

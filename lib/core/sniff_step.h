@@ -3,7 +3,10 @@
  *
  * A step gets the bytes for which pp_sniff_want() asked. It must call exactly one of
  * pp_sniff_want(), pp_sniff_accept(), pp_sniff_refuse() and pp_sniff_corrupt(). To skip bytes
- * before those of the next step, it sets s->skip. */
+ * before those of the next step, it sets s->skip.
+ *
+ * After pp_sniff_accept() the steps of a format that has an end go on: pp_sniff_go_on() names the
+ * first of them, and each calls one of pp_sniff_want(), pp_sniff_scan() and pp_sniff_last(). */
 #ifndef PP_CORE_SNIFF_STEP_H
 #define PP_CORE_SNIFF_STEP_H
 
@@ -23,6 +26,14 @@ void pp_sniff_corrupt(struct pp_sniff *s);
 bool pp_sniff_check(struct pp_sniff *s, uint32_t width, uint32_t height);
 /* Ends with DONE, this type and this size, unless pp_sniff_check() refuses the size. */
 void pp_sniff_accept(struct pp_sniff *s, enum pp_image_type type, uint32_t width, uint32_t height);
+
+/* Names the step that looks for the end of the accepted image: it gets n bytes, after `skip` bytes.
+ * Does nothing if the image was refused, or if nobody wants to know its end. */
+void pp_sniff_go_on(struct pp_sniff *s, uint64_t skip, uint8_t n, pp_sniff_step *step);
+/* Makes `step` the next step, which gets the byte after the next byte 0xff. */
+void pp_sniff_scan(struct pp_sniff *s, pp_sniff_step *step);
+/* The image ends n bytes from here. What follows is no part of it. */
+void pp_sniff_last(struct pp_sniff *s, uint64_t n);
 
 /* The first step of each format. It gets the first bytes of the body, from the signature on; the
  * table in sniff.c says how many. */

@@ -25,6 +25,6 @@ uint16_t pp_target_read(const struct pp_address_policy *policy, struct pp_url *u
     }
     code = pp_target_check(policy, url);
     if (code != 0)
-        snprintf(why, PP_URL_WHY_MAX, "%s", pp_code_info(code)->sentence);
+        snprintf(why, PP_URL_WHY_MAX, "%s", pp_code_text(code));
     return code;
 }

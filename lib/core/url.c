@@ -315,8 +315,7 @@ static bool read_origin(struct pp_url *u, bool has_base, const struct parts *p, 
     if (p->scheme && !is_http_scheme(p, &u->https)) {
         pp_url_failed(fault, no_scheme, NULL);
         if (has_base || !memchr(p->scheme, '.', p->scheme_n))
-            *fault = (struct pp_url_fault){PP_CODE_DENIED_SCHEME,
-                                           pp_code_info(PP_CODE_DENIED_SCHEME)->sentence, NULL};
+            *fault = (struct pp_url_fault){PP_CODE_DENIED_SCHEME, pp_code_text(PP_CODE_DENIED_SCHEME), NULL};
         return false;
     }
     if (p->scheme && !p->authority)

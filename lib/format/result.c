@@ -88,21 +88,24 @@ static void write_members(struct pp_buf *b, const struct pp_outcome *o, unsigned
         }
 }
 
-static void write_error(struct pp_buf *b, const struct pp_outcome *o)
+static void write_error(struct pp_buf *b, const struct pp_outcome *o, enum pp_language language)
 {
+    const struct pp_code_info *info = pp_code_info(o->code);
     struct pp_outcome shown = *o;
 
     if (!shown.detail)
-        shown.detail = pp_code_info(o->code)->sentence;
+        shown.detail = pp_code_text(o->code);
     pp_json_begin(b, "error", '{');
     write_members(b, &shown, PP_SHOWN_CODE);
-    PP_JSON_MEMBERS(b, PP_UINT_IF("http_status", o->code >= 400, o->code));
+    PP_JSON_MEMBERS(b, PP_STR("fault", pp_fault_name(info->fault)),
+                    PP_STR("message", info->message[language]),
+                    PP_UINT_IF("http_status", o->code >= 400, o->code));
     write_members(b, &shown, PP_SHOWN_ERROR);
     pp_json_end(b, '}');
 }
 
 /* Writes the photo's outcome as an object, and leaves the object open for further members. */
-static void write_photo(struct pp_buf *b, const struct pp_item_photo *photo)
+static void write_photo(struct pp_buf *b, const struct pp_item_photo *photo, enum pp_language language)
 {
     const struct pp_outcome *o = &photo->outcome;
 
@@ -114,7 +117,7 @@ static void write_photo(struct pp_buf *b, const struct pp_item_photo *photo)
                                      : pp_outcome_has_code(o->kind) ? PP_SHOWN_KNOWN
                                                                     : 0));
     if (pp_outcome_has_code(o->kind))
-        write_error(b, o);
+        write_error(b, o, language);
 }
 
 static void write_head(struct pp_buf *b, const struct pp_item *item)
@@ -126,7 +129,7 @@ static void write_head(struct pp_buf *b, const struct pp_item *item)
         pp_json_raw(b, "meta", item->meta, strlen(item->meta));
 }
 
-void pp_result_write(struct pp_buf *b, const char *key, const struct pp_item *item)
+void pp_result_write(struct pp_buf *b, const char *key, const struct pp_item *item, enum pp_language language)
 {
     char id[PP_RESULT_ID_MAX];
     char subject[PP_CLIENT_MAX + 1 + 256 + 1];
@@ -141,7 +144,7 @@ void pp_result_write(struct pp_buf *b, const char *key, const struct pp_item *it
     write_head(b, item);
     pp_json_begin(b, "photos", '[');
     for (uint32_t i = 0; i < item->n_photos; i++) {
-        write_photo(b, &item->photos[i]);
+        write_photo(b, &item->photos[i], language);
         pp_json_end(b, '}');
     }
     pp_json_end(b, ']');
@@ -184,7 +187,7 @@ void pp_result_write_open(struct pp_buf *b, const char *key, const struct pp_ite
         struct pp_item_photo photo = item->photos[i];
         if (photo.outcome.kind == PP_OUTCOME_OPEN)
             photo.outcome.attempts = photo.attempts;
-        write_photo(b, &photo);
+        write_photo(b, &photo, from->language);
         if (photo.outcome.kind == PP_OUTCOME_OPEN)
             write_task(b, &photo, from);
         pp_json_end(b, '}');

@@ -1,24 +1,28 @@
 /* result.h: writes batches, and the RESULT of an item revision, with the same bytes in every sink:
  * event streams, brokers, webhooks, API.
  *
- * A result depends only on the stored item, not on clock or configuration. Its id depends only on
- * client, item and revision, so that consumers can drop a result that they get twice. Pure; any
+ * A result depends only on the stored item and on the language of its messages (results.language),
+ * not on the clock. Its id depends only on client, item and revision, so that consumers can drop a
+ * result that they get twice. Pure; any
  * thread may call these functions. */
 #ifndef PHOTOPOOL_FORMAT_RESULT_H
 #define PHOTOPOOL_FORMAT_RESULT_H
 
 #include "base/buf.h"
 #include "core/reason.h"
+#include "photopool/code.h"
 #include "photopool/task.h"
 
 /* Appends the result of a finished item as a CloudEvent. `key` is as for pp_json_begin(). */
-void pp_result_write(struct pp_buf *b, const char *key, const struct pp_item *item);
+void pp_result_write(struct pp_buf *b, const char *key, const struct pp_item *item,
+                     enum pp_language language);
 
 /* What is known of an open item's client, and the date that belongs to facts.now_ms. A tier that is
  * not configured any more has a transfer_ms of 0. */
 struct pp_open_from {
     struct pp_reason_facts facts;
     int64_t date_ms;
+    enum pp_language language; /* of the messages of photos that have failed */
 };
 
 /* Appends an item that is still open: the `data` of a result, with "status": "open", and for each

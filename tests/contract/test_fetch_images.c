@@ -289,6 +289,34 @@ static void sizes_are_judged_by_the_header(void **state)
     fetch_kit_close(&k);
 }
 
+static void small_ones_are_refused(void **state)
+{
+    static const struct {
+        uint32_t w, h;
+        uint16_t code;
+    } cases[] = {
+        {100, 50, 0}, {99, 50, PP_CODE_TOO_SMALL}, {100, 49, PP_CODE_TOO_SMALL}, {1, 1, PP_CODE_TOO_SMALL}};
+    struct site s = SITE;
+    struct fetch_kit k;
+    struct run_get g;
+
+    (void)state;
+    fetch_kit_open(&k, serve, &s, NULL);
+    k.params.min_width = 100;
+    k.params.min_height = 50;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct pp_buf b;
+        make(&b, IMAGE_JPEG, cases[i].w, cases[i].h);
+        set_body(&s, b.p, b.n);
+        run_get_run(&g, &k, "/");
+        run_expect(&g, "small", cases[i].code);
+        set_body(&s, NULL, 0);
+        pp_buf_fini(&b);
+    }
+    assert_int_equal(fetch_kit_objects(&k), 1);
+    fetch_kit_close(&k);
+}
+
 static void many_frames_and_loops_end(void **state)
 {
     struct site s = SITE;
@@ -453,15 +481,11 @@ static void cut_at_every_byte(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_type_is_stored),
-        cmocka_unit_test(large_ones_are_stored_whole),
-        cmocka_unit_test(encoded_ones_are_decoded),
-        cmocka_unit_test(what_is_no_image_is_refused),
-        cmocka_unit_test(sizes_are_judged_by_the_header),
-        cmocka_unit_test(many_frames_and_loops_end),
-        cmocka_unit_test(a_disk_that_hangs_is_no_timeout),
-        cmocka_unit_test(a_full_disk_hands_back),
-        cmocka_unit_test(cut_at_every_byte),
+        cmocka_unit_test(every_type_is_stored),           cmocka_unit_test(large_ones_are_stored_whole),
+        cmocka_unit_test(encoded_ones_are_decoded),       cmocka_unit_test(what_is_no_image_is_refused),
+        cmocka_unit_test(sizes_are_judged_by_the_header), cmocka_unit_test(small_ones_are_refused),
+        cmocka_unit_test(many_frames_and_loops_end),      cmocka_unit_test(a_disk_that_hangs_is_no_timeout),
+        cmocka_unit_test(a_full_disk_hands_back),         cmocka_unit_test(cut_at_every_byte),
     };
 
     return cmocka_run_group_tests_name("fetch: images", tests, NULL, NULL);

@@ -127,7 +127,7 @@ struct sim_answer {
     enum sim_body body;
     uint32_t version; /* version of the photo */
     int64_t surplus;  /* Content-Length is this much larger than the body; may be negative */
-    bool chunked;     /* the answer has no Content-Length */
+    bool chunked;     /* the answer does not say where its body ends */
     bool cut;         /* the connection breaks after half of the body */
     char etag[32], last_modified[32], retry_after[24], location[512];
 };

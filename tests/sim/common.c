@@ -150,6 +150,7 @@ static bool is_of_the_url(uint16_t code)
     case PP_CODE_NOT_IMAGE:
     case PP_CODE_IMAGE_CORRUPT:
     case PP_CODE_TOO_MANY_PIXELS:
+    case PP_CODE_TOO_SMALL:
     case PP_CODE_REDIRECT_LIMIT: return true;
     default:
         return code >= 400 && code < 500 && code != 401 && code != 407 && code != 408 && code != 425 &&

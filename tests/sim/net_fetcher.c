@@ -272,6 +272,7 @@ static bool set_head(struct transfer *t)
         t->limit = (size_t)announced; /* what follows is no part of the answer */
     x->status = a->status;
     x->content_length = a->chunked ? -1 : announced;
+    x->framed = !a->chunked;
     x->phase = PP_PHASE_BODY;
     put_value(x->etag_out, a->etag);
     put_value(x->last_modified_out, a->last_modified);

@@ -40,7 +40,7 @@ struct api_run {
     /* All requests are sent with these values, until the test changes them. */
     const char *host, *origin, *sec_fetch_site, *peer;
     bool websocket;
-    const char *accept_encoding; /* of the next request only */
+    const char *accept_encoding, *accept_language; /* of the next request only */
     struct pp_http_request request;
     json_t *json; /* the body of the last answer; NULL if it is not JSON */
 };
@@ -192,13 +192,14 @@ static inline void api_begin(struct api_run *t, struct pp_http_request *r, enum 
                                   .peer = t->peer ? t->peer : "127.0.0.1",
                                   .websocket = t->websocket,
                                   .accept_encoding = t->accept_encoding,
+                                  .accept_language = t->accept_language,
                                   .has_body = n > 0,
                                   .body = body ? body : "",
                                   .body_n = n};
     t->content_type = t->key = t->range = t->if_range = t->if_match = t->if_none_match = NULL;
     t->request_id = t->traceparent = NULL;
     const struct pp_http_handler *h = pp_api_handler(t->api);
-    t->accept_encoding = NULL;
+    t->accept_encoding = t->accept_language = NULL;
     if (h->head(h->data, r))
         h->handle(h->data, r);
 }

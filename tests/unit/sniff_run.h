@@ -22,11 +22,10 @@
 
 /* Feeds the whole body in pieces of at most `piece` bytes. Each piece has its own memory, so that
  * ASan sees a read past its end. */
-static inline uint16_t sniff(struct pp_sniff *s, const void *p, size_t n, size_t piece)
+static inline uint16_t sniff_begun(struct pp_sniff *s, const void *p, size_t n, size_t piece)
 {
     const uint8_t *b = p;
-    pp_sniff_init(s, MAX_PIXELS);
-    for (size_t at = 0; at < n && s->state == PP_SNIFF_MORE;) {
+    for (size_t at = 0; at < n && (s->state == PP_SNIFF_MORE || s->watch);) {
         size_t k = n - at < piece ? n - at : piece;
         uint8_t *own = malloc(k);
         memcpy(own, b + at, k);
@@ -35,6 +34,20 @@ static inline uint16_t sniff(struct pp_sniff *s, const void *p, size_t n, size_t
         at += k;
     }
     return pp_sniff_finish(s);
+}
+
+static inline uint16_t sniff(struct pp_sniff *s, const void *p, size_t n, size_t piece)
+{
+    pp_sniff_init(s, MAX_PIXELS);
+    return sniff_begun(s, p, n, piece);
+}
+
+/* The same for a body whose length is not announced: it must have its end. */
+static inline uint16_t sniff_end(struct pp_sniff *s, const void *p, size_t n, size_t piece)
+{
+    pp_sniff_init(s, MAX_PIXELS);
+    pp_sniff_watch_end(s);
+    return sniff_begun(s, p, n, piece);
 }
 
 /* Returns true if the parser knows the type before it has seen the whole body. */

@@ -714,7 +714,7 @@ static void table_of_codes(void **state)
     json_array_foreach(json_object_get(t->json, "errors"), i, row)
     {
         const char *code = json_string_value(json_object_get(row, "code"));
-        assert_true(strlen(json_string_value(json_object_get(row, "sentence"))) > 10);
+        assert_true(strlen(json_string_value(json_object_get(row, "message"))) > 10);
         found += strcmp(code, "http_404") == 0 || strcmp(code, "body_timeout") == 0 ||
                  strcmp(code, "http_5xx") == 0;
         if (!strstr(code, "xx"))
@@ -723,6 +723,33 @@ static void table_of_codes(void **state)
     assert_int_equal(found, 3);
     assert_true(i >= PP_CODE_COUNT - 1);
     assert_true(json_array_size(api_at(t, "requests")) == PP_API_CODE_COUNT);
+}
+
+static void messages_in_a_language(void **state)
+{
+    static const struct {
+        const char *accept;
+        bool russian;
+    } cases[] = {{NULL, false},
+                 {"ru", true},
+                 {"RU-ru, en;q=0.5", true},
+                 {"de", false},
+                 {"", false},
+                 {"en, ru", false},
+                 {"ru;q=0", false},
+                 {"de, ru;q=0.1", true},
+                 {"en;q=0.2, ru;q=0.3", true},
+                 {"russian", false}};
+    struct api_run *t = *state;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        t->accept_language = cases[i].accept;
+        assert_int_equal(api_get(t, "/v1/errors?limit=1"), 200);
+        const json_t *row = json_array_get(json_object_get(t->json, "errors"), 0);
+        assert_string_equal(
+            json_string_value(json_object_get(row, "message")),
+            pp_code_info(PP_CODE_DNS_NOT_FOUND)->message[cases[i].russian ? PP_RUSSIAN : PP_ENGLISH]);
+    }
 }
 
 /* --- metrics --- */
@@ -950,6 +977,7 @@ int main(void)
         TEST(queue),
         TEST(drain),
         TEST(table_of_codes),
+        TEST(messages_in_a_language),
         TEST(metrics),
         TEST(openapi),
         TEST(dashboard),

@@ -361,7 +361,7 @@ static const struct sample samples[] = {
      pp_cmd_errors,
      {"errors"},
      {{200, NULL,
-       "{\"errors\":[{\"code\":\"bad_url\",\"retry\":\"final\",\"fault\":\"merchant\",\"sentence\":\"S.\"}],"
+       "{\"errors\":[{\"code\":\"bad_url\",\"retry\":\"final\",\"fault\":\"merchant\",\"message\":\"S.\"}],"
        "\"next\":null}"}},
      .width = TERMINAL,
      .out = "bad_url  final  merchant  S.\r\n",

@@ -91,12 +91,16 @@ static void bytes_are_as_documented(void **state)
         "\"sha256/ab/cd/abcd000000000000000000000000000000000000000000000000000000000001.jpg\","
         "\"fetched_at\":\"2026-11-20T10:00:00.000Z\",\"attempts\":1,\"ms\":412},"
         "{\"url\":\"https://shop.example/\\\"2\\\".jpg\",\"outcome\":\"failed\",\"attempts\":2,\"error\":"
-        "{\"code\":\"http_404\",\"detail\":\"shop.example answered 404 Not Found\",\"http_status\":404,"
+        "{\"code\":\"http_404\",\"detail\":\"shop.example answered 404 Not Found\",\"fault\":\"merchant\","
+        "\"message\":\"The photo was not found at this address.\",\"http_status\":404,"
         "\"retry_at\":null}},"
         "{\"url\":\"u\",\"outcome\":\"failed\",\"attempts\":0,\"error\":{\"code\":\"bad_url\","
-        "\"detail\":\"The URL is not written correctly.\",\"http_status\":null,\"retry_at\":null}},"
+        "\"detail\":\"The URL is not written correctly.\",\"fault\":\"merchant\","
+        "\"message\":\"The URL is not written correctly.\",\"http_status\":null,\"retry_at\":null}},"
         "{\"url\":\"s\",\"outcome\":\"skipped\",\"attempts\":0,\"error\":{\"code\":\"http_410\","
-        "\"detail\":\"gone\",\"http_status\":410,\"retry_at\":\"2026-11-20T10:00:00.001Z\"}},"
+        "\"detail\":\"gone\",\"fault\":\"merchant\","
+        "\"message\":\"The photo was not found at this "
+        "address.\",\"http_status\":410,\"retry_at\":\"2026-11-20T10:00:00.001Z\"}},"
         "{\"url\":\"c\",\"outcome\":\"cancelled\",\"attempts\":0},"
         "{\"url\":\"k\",\"outcome\":\"unchanged\",\"sha256\":"
         "\"0100000000000000000000000000000000000000000000000000000000000000\",\"bytes\":5,"
@@ -104,11 +108,11 @@ static void bytes_are_as_documented(void **state)
         "\"sha256/01/00/0100000000000000000000000000000000000000000000000000000000000000.png\","
         "\"fetched_at\":\"1970-01-01T00:00:01.000Z\",\"attempts\":0,\"ms\":0}]}}",
         id);
-    pp_result_write(&out, NULL, &item);
+    pp_result_write(&out, NULL, &item, PP_ENGLISH);
     assert_false(out.failed);
     assert_string_equal(out.p, expected);
     pp_buf_reset(&out);
-    pp_result_write(&out, NULL, &item); /* one id always has the same payload (rule I2) */
+    pp_result_write(&out, NULL, &item, PP_ENGLISH); /* one id always has the same payload (rule I2) */
     assert_string_equal(out.p, expected);
 }
 
@@ -121,7 +125,7 @@ static void without_meta_or_photos(void **state)
                            .status = PP_ITEM_COMPLETE,
                            .finished_at = 1};
     (void)state;
-    pp_result_write(&out, NULL, &item);
+    pp_result_write(&out, NULL, &item, PP_ENGLISH);
     assert_non_null(strstr(out.p, "\"status\":\"complete\",\"photos\":[]}}"));
     assert_null(strstr(out.p, "meta"));
 }
@@ -133,17 +137,17 @@ static void ids_depend_on_client_item_and_revision_only(void **state)
     (void)state;
     other.batch_id = "b_other";
     other.status = PP_ITEM_FAILED;
-    pp_result_write(&out, NULL, &item);
+    pp_result_write(&out, NULL, &item, PP_ENGLISH);
     a = json_loads(out.p, 0, NULL);
     pp_buf_reset(&out);
-    pp_result_write(&out, NULL, &other);
+    pp_result_write(&out, NULL, &other, PP_ENGLISH);
     b = json_loads(out.p, 0, NULL);
     assert_string_equal(json_string_value(json_object_get(a, "id")),
                         json_string_value(json_object_get(b, "id")));
     json_decref(b);
     other.revision++;
     pp_buf_reset(&out);
-    pp_result_write(&out, NULL, &other);
+    pp_result_write(&out, NULL, &other, PP_ENGLISH);
     b = json_loads(out.p, 0, NULL);
     assert_string_not_equal(json_string_value(json_object_get(a, "id")),
                             json_string_value(json_object_get(b, "id")));
@@ -211,7 +215,7 @@ static json_t *photo_of(enum pp_outcome_kind kind, bool every_field)
     if (kind == PP_OUTCOME_OPEN)
         pp_result_write_open(&out, NULL, &item, &(const struct pp_open_from){.facts.transfer_ms = {1000}});
     else
-        pp_result_write(&out, NULL, &item);
+        pp_result_write(&out, NULL, &item, PP_ENGLISH);
     json_t *result = json_loads(out.p, 0, NULL);
     assert_non_null(result);
     json_t *data = kind == PP_OUTCOME_OPEN ? result : json_object_get(result, "data");

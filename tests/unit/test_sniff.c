@@ -47,6 +47,66 @@ static void every_type_in_every_cut(void **state)
     }
 }
 
+/* BMP and TIFF have no end. AVIF and HEIC may end after any box; the last box here has MDAT
+ * bytes. */
+static bool may_end_at(enum image_kind kind, size_t cut, size_t n)
+{
+    enum { MDAT = 15 };
+    const char *mime = image_mime(kind);
+    if (strcmp(mime, "image/bmp") == 0 || strcmp(mime, "image/tiff") == 0)
+        return true;
+    return (strcmp(mime, "image/avif") == 0 || strcmp(mime, "image/heic") == 0) && cut == n - MDAT;
+}
+
+static void every_end(void **state)
+{
+    struct pp_sniff s;
+    struct pp_buf b;
+    (void)state;
+    for (int kind = 0; kind < IMAGE_KINDS; kind++) {
+        make(&b, kind, 17, 11);
+        sniff(&s, b.p, b.n, b.n);
+        size_t header = s.pos;
+        for (size_t cut = header; cut <= b.n; cut++) {
+            uint16_t want = cut == b.n || may_end_at(kind, cut, b.n) ? 0 : PP_CODE_TRUNCATED;
+            for (size_t piece = 1; piece < 200; piece += 99) {
+                uint16_t code = sniff_end(&s, b.p, cut, piece);
+                if (code != want)
+                    fail_msg("%s cut at %zu of %zu: code %u", image_mime(kind), cut, b.n, code);
+                assert_image(&s, image_mime(kind), 17, 11);
+            }
+        }
+        for (int i = 0; i < 40; i++) /* what follows the image is no part of it */
+            pp_buf_u8(&b, (uint8_t)(i * 37));
+        assert_int_equal(sniff_end(&s, b.p, b.n, 7), 0);
+        pp_buf_fini(&b);
+    }
+}
+
+/* A JPEG: a frame header, then `rest`. */
+static uint16_t jpeg_end(const char *rest, size_t n)
+{
+    struct pp_sniff s;
+    char b[200] = "\xff\xd8\xff\xe1\0\x08thumb\xd9\xff\xc0\0\x0b\x08\0\x10\0\x10\1\1\x11\0";
+    memcpy(b + 25, rest, n);
+    return sniff_end(&s, b, 25 + n, 3);
+}
+
+static void ends_of_jpeg(void **state)
+{
+    (void)state;
+#define END(s) jpeg_end(s, sizeof(s) - 1)
+    assert_int_equal(END(""), PP_CODE_TRUNCATED);
+    assert_int_equal(END("\xff\xd9"), 0);
+    assert_int_equal(END("\xff\xff\xff\xd9"), 0);
+    assert_int_equal(END("\xff\xda\0\4\1\1 \xff\0\xd9\xff\xd0 \xff"), PP_CODE_TRUNCATED);
+    assert_int_equal(END("\xff\xda\0\4\1\1 \xff\0\xd9\xff\xd0 \xff\xd9"), 0);
+    assert_int_equal(END("\xff\xe2\0\4\xff\xd9"), PP_CODE_TRUNCATED); /* within a segment */
+    assert_int_equal(END("\xff\xe2\0\4\xff\xd9stray\xff\xd9"), 0);
+    assert_int_equal(END("\xff\xc4\0\0\xff\xd9"), 0); /* a length that is too short */
+#undef END
+}
+
 static void every_type_in_every_size(void **state)
 {
     static const uint32_t sizes[][2] = {{1, 1},   {16383, 1}, {1, 16383}, {1, 255},
@@ -105,6 +165,8 @@ static void real_files(void **state)
                          pp_image_extension(s.type));
             images++;
         }
+        if (sscanf(dash, "-%ux%u.", &w, &h) == 2 && sniff_end(&s, data, n, 11) != 0)
+            fail_msg("%s has no end", e->d_name);
     }
     closedir(dir);
     assert_true(images > 20 && others > 5);
@@ -517,6 +579,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type_in_every_cut),
+        cmocka_unit_test(every_end),
+        cmocka_unit_test(ends_of_jpeg),
         cmocka_unit_test(every_type_in_every_size),
         cmocka_unit_test(real_files),
         cmocka_unit_test(no_images),

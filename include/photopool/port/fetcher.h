@@ -64,6 +64,7 @@ struct pp_exchange {
     /* The fetcher sets the following fields before it calls head(). */
     int status;
     int64_t content_length; /* bytes announced by Content-Length; -1: none */
+    bool framed;            /* the answer says where its body ends: by a length, by chunks, or by HTTP/2 */
     bool encoded;           /* the answer has a Content-Encoding, and content_length counts coded bytes */
     /* Values of headers of the answer; "" if the header is absent or too long. */
     char etag_out[PP_HEADER_VALUE_MAX], last_modified_out[PP_HEADER_VALUE_MAX];

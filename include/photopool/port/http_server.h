@@ -38,6 +38,7 @@ struct pp_http_request {
     bool spare;
     /* The header Accept-Encoding; NULL if the request does not have it. */
     const char *accept_encoding;
+    const char *accept_language;
     const char *body; /* from handle() on: decoded, with a NUL after it; "" if there is no body */
     size_t body_n;
     /* head() may set these accounts: the server charges the memory of the body and of the answer to

@@ -343,6 +343,7 @@ static bool on_head_end(struct pp_curl_transfer *t)
     t->head.complete = true;
     x->status = t->head.status;
     x->content_length = t->head.chunked ? -1 : t->head.length;
+    x->framed = t->head.chunked || t->head.length >= 0 || !pp_curl_is_http1(t);
     x->encoded = t->head.encoded;
     x->phase = PP_PHASE_BODY;
     if (x->status / 100 != 3) {

@@ -238,6 +238,15 @@ static inline enum pp_flow pp_curl_give(struct pp_curl_transfer *t, const void *
     return flow;
 }
 
+/* Returns whether the answer came by HTTP/1. */
+static inline bool pp_curl_is_http1(const struct pp_curl_transfer *t)
+{
+    long version = 0;
+
+    return curl_easy_getinfo(t->easy, CURLINFO_HTTP_VERSION, &version) == CURLE_OK &&
+           version <= CURL_HTTP_VERSION_1_1;
+}
+
 /* setup.c: options of an easy handle. pp_curl_setup() sets the constant ones. */
 pp_must_check bool pp_curl_setup(struct pp_curl_transfer *t);
 /* Sets the options for the transfer's request. Returns PP_EINVAL if a header line is malformed, or

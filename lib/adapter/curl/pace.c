@@ -22,13 +22,10 @@
 static bool is_wasteful(struct pp_curl_transfer *t, uint64_t body)
 {
     uint64_t most = BESIDES + RATIO * t->content;
-    long version = 0;
 
     if (t->head.encoded && body > most)
         return true;
-    if (++t->looks % LOOK_EACH != 0 ||
-        curl_easy_getinfo(t->easy, CURLINFO_HTTP_VERSION, &version) != CURLE_OK ||
-        version > CURL_HTTP_VERSION_1_1)
+    if (++t->looks % LOOK_EACH != 0 || !pp_curl_is_http1(t))
         return false;
     uint64_t all = pp_tcp_received(t->fd);
     if (t->looks == LOOK_EACH) /* the connection may be older than the transfer */

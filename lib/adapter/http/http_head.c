@@ -161,6 +161,7 @@ static const struct {
     {"if-range", offsetof(struct pp_http_head, req.if_range), true},
     {"accept", offsetof(struct pp_http_head, req.accept), false},
     {"accept-encoding", offsetof(struct pp_http_head, req.accept_encoding), false},
+    {"accept-language", offsetof(struct pp_http_head, req.accept_language), false},
     {"last-event-id", offsetof(struct pp_http_head, req.last_event_id), true},
     {"expect", offsetof(struct pp_http_head, expect), false},
     {"origin", offsetof(struct pp_http_head, req.origin), false},

@@ -1,6 +1,5 @@
 /* settings.c: settings of clients, and learned routes. Each write replaces a whole document, so
  * it can be repeated. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "steps.h"
@@ -44,29 +43,40 @@ static void read_settings(struct pp_mg_thread *t, struct pp_store_clients *r)
         r->clients[i].stored = true;
 }
 
-static int by_text(const void *a, const void *b)
+/* The clients that have batches, in order, read piece by piece. */
+struct names {
+    const char **all; /* the piece */
+    size_t n, next;
+    const char *after; /* the next piece begins after this client */
+    bool more;         /* there may be another piece */
+};
+
+/* Reads the clients of the next batches in the order of clients: of as many batches as a page has
+ * clients. So a piece costs the same whatever the number of clients, or of batches of a client. */
+static void read_names(struct pp_mg_thread *t, const struct pp_store_clients *r, struct names *names)
 {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
+    const int64_t scan = (int64_t)r->limit + 1;
+    size_t room = 0;
+    int64_t batches = 0;
+    names->all = NULL;
+    names->n = names->next = 0;
+    pp_mg_query(t, MQ_CLIENTS_OF_BATCHES, "sssi", names->after, r->prefix, end_of(t, r->prefix), scan);
+    for (const bson_t *row; (row = pp_mg_next(t));) {
+        if (!pp_mg_grow(t, &t->tmp, &names->all, sizeof *names->all, names->n, &room))
+            break;
+        batches += pp_mg_doc_int(row, "n");
+        names->all[names->n++] = names->after = pp_mg_copy(t, row, "_id");
+    }
+    names->more = t->err == PP_OK && batches >= scan;
+    if (t->err != PP_OK)
+        names->n = 0;
 }
 
-/* Returns the clients of the range that have batches, in order. The index gives each of them with
- * one step, however many batches it has. */
-static const char **read_names(struct pp_mg_thread *t, const struct pp_store_clients *r, size_t *n)
+static const char *next_name(struct pp_mg_thread *t, const struct pp_store_clients *r, struct names *names)
 {
-    const char **names = NULL;
-    size_t room = 0;
-    *n = 0;
-    pp_mg_query(t, MQ_CLIENTS_OF_BATCHES, "sss", r->after ? r->after : "", r->prefix, end_of(t, r->prefix));
-    for (const bson_t *row; (row = pp_mg_next(t));) {
-        if (!pp_mg_grow(t, &t->tmp, &names, sizeof *names, *n, &room))
-            break;
-        names[(*n)++] = pp_mg_copy(t, row, "_id");
-    }
-    if (t->err != PP_OK)
-        *n = 0;
-    else if (*n > 1)
-        qsort(names, *n, sizeof *names, by_text);
-    return names;
+    if (names->next == names->n && names->more)
+        read_names(t, r, names);
+    return names->next < names->n ? names->all[names->next] : NULL;
 }
 
 /* Adds a client to the page, or finds out that there are more. */
@@ -82,26 +92,30 @@ static void add_client(struct pp_mg_thread *t, struct pp_store_clients *r, struc
     r->clients[r->n++] = c;
 }
 
-/* Merges the clients with settings, which are read page by page, and those with batches. */
+/* Merges the clients with settings and those with batches. Both are read page by page. */
 static void merge_clients(struct pp_mg_thread *t, struct pp_store_clients *r)
 {
+    struct names names = {.after = r->after ? r->after : "", .more = true};
     struct pp_store_clients page = *r;
-    size_t n, at = 0;
-    const char **names = read_names(t, r, &n);
+    size_t i = 0;
     page.paused = PP_CLIENTS_ANY;
     page.more = true;
-    r->n = 0;
+    page.n = r->n = 0;
     r->more = false;
     r->clients = pp_mg_alloc(t, r->req.arena, r->limit, sizeof *r->clients);
-    while (page.more && !r->more && t->err == PP_OK) {
-        read_settings(t, &page);
-        for (size_t i = 0; !r->more && t->err == PP_OK && (i < page.n || (!page.more && at < n));) {
-            int order = i == page.n ? 1 : at == n ? -1 : strcmp(page.clients[i].id, names[at]);
-            add_client(t, r, order <= 0 ? page.clients[i] : (struct pp_client){.id = names[at]});
-            i += order <= 0;
-            at += order >= 0;
+    while (!r->more && t->err == PP_OK) {
+        if (i == page.n && page.more) {
+            page.after = page.n > 0 ? page.clients[page.n - 1].id : page.after;
+            read_settings(t, &page);
+            i = 0;
         }
-        page.after = page.n > 0 ? page.clients[page.n - 1].id : page.after;
+        const char *name = next_name(t, r, &names);
+        if (t->err != PP_OK || (i == page.n && !name))
+            break;
+        int order = i == page.n ? 1 : !name ? -1 : strcmp(page.clients[i].id, name);
+        add_client(t, r, order <= 0 ? page.clients[i] : (struct pp_client){.id = name});
+        i += order <= 0;
+        names.next += order >= 0;
     }
 }
 

@@ -11,6 +11,7 @@
 #include "core/address.h"
 #include "core/retry.h"
 #include "core/tier.h"
+#include "photopool/code.h"
 
 /* The roles of a process, as a mask. */
 #define PP_ROLE_API     1u
@@ -36,6 +37,8 @@ struct pp_params {
     uint32_t tiers_served; /* bit i: this worker serves tier i */
     struct pp_address_policy policy;
     uint64_t max_bytes, max_pixels;
+    enum pp_language language;      /* of the messages in results */
+    uint32_t min_width, min_height; /* of a photo, in pixels; 0: any number */
     uint32_t max_redirects;
     /* the bodies in memory of one fetch loop have at most this many bytes together */
     uint64_t buffer_bytes;

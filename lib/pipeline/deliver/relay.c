@@ -440,6 +440,7 @@ struct pp_relay *pp_relay_open(const struct pp_relay_options *options)
         return NULL;
     r->o = *options;
     pp_window_init(&r->w, options->window, PP_RELAY_ROOM);
+    r->w.language = options->language;
     init_asks(r);
     r->timer = pp_timer_open(options->loop, on_tick, r);
     if (!r->timer) {

@@ -36,8 +36,9 @@ struct pp_relay_options {
     /* The name of the sink, under which its cursor and deliveries are saved. Must outlive the
      * relay. */
     const char *sink;
-    size_t window; /* at most this many messages are in memory, 2..1000 */
-    bool keep_log; /* true: the relay also saves a delivery for each message that was delivered */
+    enum pp_language language; /* of the messages in results */
+    size_t window;             /* at most this many messages are in memory, 2..1000 */
+    bool keep_log;             /* true: the relay also saves a delivery for each message that was delivered */
     /* Returns true if the sink gets the results of this client. NULL: it gets all results. */
     bool (*wants)(void *data, const char *client);
     /* Tells the driver that messages wait, or that PP_RELAY_TICK_MS have passed. The driver then

@@ -105,6 +105,7 @@ struct pp_to_sink *pp_to_sink_open(const struct pp_deliverer_options *o, struct 
                                                         .deliveries = o->deliveries,
                                                         .election = election,
                                                         .sink = sink->name,
+                                                        .language = o->params->language,
                                                         .window = 1000,
                                                         .on_messages = on_messages,
                                                         .data = s});

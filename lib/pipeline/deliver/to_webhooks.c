@@ -378,6 +378,7 @@ static void endpoint_new(struct pp_to_webhooks *w, const struct pp_webhook *row)
                                                             .deliveries = w->o->deliveries,
                                                             .election = w->election,
                                                             .sink = e->sink,
+                                                            .language = w->o->params->language,
                                                             .window = WINDOW,
                                                             .keep_log = true,
                                                             .wants = wants,

@@ -145,7 +145,7 @@ static void on_done(struct pp_exchange *x)
     else if (w->denied)
         finish_post(w, 0, "the address is not a public one: fetch.allow_networks");
     else
-        finish_post(w, 0, x->detail[0] ? x->detail : pp_code_info(x->code)->sentence);
+        finish_post(w, 0, x->detail[0] ? x->detail : pp_code_text(x->code));
 }
 
 static const struct pp_exchange_events events = {

@@ -55,13 +55,13 @@ void pp_window_clear(struct pp_window *w)
 }
 
 /* Allocates a message; its strings and its body follow the struct in the same memory block. */
-static struct pp_message *message_new(const struct pp_item *item)
+static struct pp_message *message_new(const struct pp_item *item, enum pp_language language)
 {
     struct pp_buf body;
     size_t client_n = strlen(item->client) + 1;
 
     pp_buf_init(&body, BODY_MAX);
-    pp_result_write(&body, NULL, item);
+    pp_result_write(&body, NULL, item, language);
     struct pp_message *m = body.failed ? NULL : malloc(sizeof(*m) + client_n + body.n + 1);
     if (m) {
         char *at = (char *)(m + 1);
@@ -76,7 +76,7 @@ static struct pp_message *message_new(const struct pp_item *item)
 
 struct pp_message *pp_window_add(struct pp_window *w, const struct pp_item *item, bool deferred)
 {
-    struct pp_message *m = message_new(item);
+    struct pp_message *m = message_new(item, w->language);
 
     if (!m)
         return NULL;

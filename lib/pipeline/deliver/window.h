@@ -9,6 +9,7 @@
 
 #include "base/list.h"
 #include "format/ids.h"
+#include "photopool/code.h"
 #include "photopool/port/delivery_store.h"
 #include "photopool/task.h"
 
@@ -45,10 +46,11 @@ struct pp_window {
     struct pp_list in_order; /* All messages that are not deferred, by seq. */
     /* The messages in the state WAITING, and those in the state SETTLED. */
     struct pp_list waiting, settled;
-    size_t n, sending;  /* Number of messages in memory; number of messages that the driver has. */
-    size_t bytes, mean; /* Bytes of all bodies; mean bytes of a body. */
-    size_t max, room;   /* Upper bounds of `n` and of `bytes`; a single message may exceed `room`. */
-    uint64_t read_seq;  /* The relay has read all items up to this seq. */
+    size_t n, sending;         /* Number of messages in memory; number of messages that the driver has. */
+    size_t bytes, mean;        /* Bytes of all bodies; mean bytes of a body. */
+    size_t max, room;          /* Upper bounds of `n` and of `bytes`; a single message may exceed `room`. */
+    uint64_t read_seq;         /* The relay has read all items up to this seq. */
+    enum pp_language language; /* Of the messages in bodies; the owner sets it after init. */
 };
 
 void pp_window_init(struct pp_window *w, size_t max, size_t room);

@@ -96,6 +96,8 @@ static enum pp_flow start_photo(struct fetch_run *r)
         return stop_with(r, PP_CODE_TOO_LARGE);
     pp_assert(!r->body, "a second body of one answer");
     pp_sniff_init(&r->sniff, p->max_pixels);
+    if (!r->x.framed) /* a connection that breaks looks like the end of the body */
+        pp_sniff_watch_end(&r->sniff);
     r->body = pp_body_open(r->runner->o.keep, &body_events, r);
     if (r->body)
         return PP_FLOW_GO;
@@ -207,7 +209,7 @@ static void judge_stopped(struct fetch_run *r)
     else if (r->code == PP_CODE_INTERNAL)
         run_hand_back(r, r->ours, "no memory or disk for the photo");
     else
-        run_fail(r, r->code, "%.80s: %s", r->url.host, pp_code_info(r->code)->sentence);
+        run_fail(r, r->code, "%.80s: %s", r->url.host, pp_code_text(r->code));
 }
 
 static void judge_photo(struct fetch_run *r);
@@ -286,13 +288,25 @@ static void enter_keep(struct fetch_run *r)
         run_hand_back(r, PP_BACK_BLOBS, "the blob store takes no more");
 }
 
+static bool is_too_small(const struct fetch_run *r)
+{
+    const struct pp_params *p = r->runner->o.params;
+    return r->sniff.width < p->min_width || r->sniff.height < p->min_height;
+}
+
 static void judge_photo(struct fetch_run *r)
 {
+    const struct pp_params *p = r->runner->o.params;
     uint16_t code = r->body ? pp_sniff_finish(&r->sniff) : PP_CODE_BAD_RESPONSE;
-    if (code == 0)
+    if (code == 0 && is_too_small(r))
+        run_fail(r, PP_CODE_TOO_SMALL, "The photo has %u x %u pixels; at least %u x %u are asked for.",
+                 r->sniff.width, r->sniff.height, p->min_width, p->min_height);
+    else if (code == 0)
         enter_keep(r);
+    else if (code == PP_CODE_TRUNCATED)
+        run_fail(r, code, "%.80s closed the connection before the end of the photo", r->url.host);
     else
-        run_fail(r, code, "%s", pp_code_info(code)->sentence);
+        run_fail(r, code, "%s", pp_code_text(code));
 }
 
 const struct pp_exchange_events run_exchange_events = {on_allow, on_sent, on_head, on_body, on_done};

@@ -41,7 +41,7 @@ static bool too_slow(struct fetch_run *r, const struct pp_tier_limits *limits)
 static void fail_timed_out(struct fetch_run *r, uint16_t code)
 {
     run_cut(r);
-    run_fail(r, code, "%.80s: %s (%.1f s)", r->url.host, pp_code_info(code)->sentence,
+    run_fail(r, code, "%.80s: %s (%.1f s)", r->url.host, pp_code_text(code),
              (double)(run_now(r) - r->started_ms) / 1000.0);
 }
 

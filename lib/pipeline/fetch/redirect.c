@@ -90,8 +90,7 @@ void run_enter_parked(struct fetch_run *r)
         return;
     }
     if (code != 0) {
-        run_fail(r, code, "%.150s: %s%s%s", host, pp_code_info(code)->sentence, why[0] ? " Location: " : "",
-                 why);
+        run_fail(r, code, "%.150s: %s%s%s", host, pp_code_text(code), why[0] ? " Location: " : "", why);
         return;
     }
     park(r);

@@ -260,7 +260,7 @@ static void decide_given_up(const struct pp_transfer *t, struct pp_settlement *s
                                      .code = absent ? last : PP_CODE_HOST_DOWN,
                                      .attempts = t->task->attempts -
                                                  (t->hop_host[0] == 0), /* a transfer only if it began */
-                                     .detail = pp_code_info(PP_CODE_HOST_DOWN)->sentence};
+                                     .detail = pp_code_text(PP_CODE_HOST_DOWN)};
     if (absent)
         s->outcome.detail = "the host answered so for nearly all photos, for longer than hosts.believe";
     s->ladder = absent && pp_ladder_counts(last);
