@@ -65,8 +65,6 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 
 /* --- the process --- */
 
-extern char **environ;
-
 /* Copies the environment without the parameters of photopool: the bench has a configuration of its
  * own. */
 static void own_environment(char *env[ENV_MAX + 1])

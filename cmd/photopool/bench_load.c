@@ -147,19 +147,21 @@ double pp_bench_sum(const char *metrics, const char *series)
     return sum;
 }
 
-/* Reads how much time all processors have used so far: proc_stat(5), the first line. */
+/* Reads how much time all processors have used so far, and how much there was: proc_stat(5), the
+ * first line. */
 static void read_processors(struct moment *m)
 {
-    unsigned long long user = 0, nice = 0, system = 0, idle = 0, wait = 0, irq = 0, soft = 0, steal = 0;
-    char line[512] = "";
+    enum { IDLE = 3, IOWAIT = 4, FIELDS = 8 }; /* user nice system idle iowait irq softirq steal */
+    char line[512] = "", *at = line + strlen("cpu");
     FILE *f = fopen("/proc/stat", "re");
     if (!f)
         return;
-    if (fgets(line, sizeof line, f) && sscanf(line, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &user,
-                                              &nice, &system, &idle, &wait, &irq, &soft, &steal) >= 5) {
-        m->busy = (double)(user + nice + system + irq + soft + steal);
-        m->all = m->busy + (double)(idle + wait);
-    }
+    if (fgets(line, sizeof line, f) && strncmp(line, "cpu ", 4) == 0)
+        for (int i = 0; i < FIELDS; i++) {
+            double ticks = (double)strtoull(at, &at, 10);
+            m->all += ticks;
+            m->busy += i == IDLE || i == IOWAIT ? 0 : ticks;
+        }
     fclose(f);
 }
 
