@@ -42,7 +42,7 @@ static const enum pp_style styles[PP_DOCTOR_STATES] = {PP_GREEN, PP_YELLOW, PP_R
 
 /* --- showing findings --- */
 
-enum { STATE_COLUMNS = 9, CHECK_COLUMNS = 16, INDENT = STATE_COLUMNS + CHECK_COLUMNS, TEXT_LEAST = 30 };
+enum { STATE_COLUMNS = 9, CHECK_COLUMNS = 17, INDENT = STATE_COLUMNS + CHECK_COLUMNS, TEXT_LEAST = 30 };
 
 static void spaces(struct pp_buf *b, size_t n)
 {

@@ -12,11 +12,13 @@ static const char help[] =
     "batches.\n\n"
     "  --follow       wait until the batch is done; exit 0 if every item is complete, else 3\n"
     "  --client ID    only this client's batches\n"
+    "  --label L      only batches with this label\n"
     "  --state S      only batches that are accepted, running, finished or cancelled\n"
     "  --limit N      at most N batches (default 20)\n\n"
     "Examples:\n"
     "  photopool status\n"
     "  photopool status --client 42 --state running\n"
+    "  photopool status --label \"monday import\"\n"
     "  photopool status b_01JD3Z --follow\n"
     "  photopool status --json --limit 1000 | jq -r 'select(.errors.http_404) | .batch_id'\n";
 
@@ -24,7 +26,7 @@ static const char help[] =
 
 static void show_batch(const struct pp_cli *cli, const json_t *batch)
 {
-    static const char *const fields[] = {"batch_id", "client", "state", "created_at", "finished_at"};
+    static const char *const fields[] = {"batch_id", "label", "client", "state", "created_at", "finished_at"};
     struct pp_buf b;
     struct pp_tally p = {0};
     pp_buf_init(&b, 256 * 1024);
@@ -100,6 +102,7 @@ static void add_batch(struct pp_table *t, const json_t *batch)
     pp_tally_add(&p, batch);
     pp_table_cell(t, PP_PLAIN, pp_member(batch, "batch_id"));
     pp_table_cell(t, PP_PLAIN, pp_member(batch, "client"));
+    pp_table_cell(t, PP_PLAIN, pp_member(batch, "label"));
     pp_table_cell(t, pp_style_of(state ? state : ""), state);
     pp_table_time(t, pp_member(batch, "created_at"));
     put_share(t, p.items);
@@ -118,21 +121,21 @@ int pp_cmd_status(int argc, char **argv)
 {
     static const struct pp_column columns[] = {{"BATCH"},
                                                {"CLIENT", .flexible = true, .keep = 16},
+                                               {"LABEL", .flexible = true, .keep = 16, .drop = 2},
                                                {"STATE"},
                                                {"CREATED", .drop = 1},
-                                               {"ITEMS", .right = true, .drop = 2},
+                                               {"ITEMS", .right = true, .drop = 3},
                                                {"PHOTOS", .right = true},
-                                               {"ETA", .right = true, .drop = 3},
+                                               {"ETA", .right = true, .drop = 4},
                                                {"FAILED", .flexible = true, .list = true, .keep = 28}};
     struct pp_list_spec list = {"batches", 20, columns, sizeof columns / sizeof *columns, add_batch};
     struct pp_cli cli;
     struct pp_buf path;
-    const char *client = NULL, *state = NULL;
+    const char *client = NULL, *state = NULL, *label = NULL;
     bool following = false;
     const struct pp_opt opts[] = {
-        {"client", PP_OPT_TEXT, &client},
-        {"state", PP_OPT_TEXT, &state},
-        {"limit", PP_OPT_COUNT, &list.max, 1, 1000000},
+        {"client", PP_OPT_TEXT, &client},    {"state", PP_OPT_TEXT, &state},
+        {"label", PP_OPT_TEXT, &label},      {"limit", PP_OPT_COUNT, &list.max, 1, 1000000},
         {"follow", PP_OPT_FLAG, &following},
     };
     const struct pp_cli_spec spec = {help, opts, sizeof opts / sizeof *opts, 0, 1, ""};
@@ -141,12 +144,14 @@ int pp_cmd_status(int argc, char **argv)
         return code;
     if (following && cli.n_args == 0)
         return pp_cli_usage(&cli, "--follow needs a batch");
-    if ((client || state) && cli.n_args)
-        return pp_cli_usage(&cli, "--client and --state choose among batches; take them away, or the batch");
+    if ((client || state || label) && cli.n_args)
+        return pp_cli_usage(
+            &cli, "--client, --state and --label choose among batches; take them away, or the batch");
     if (cli.n_args)
         return pp_client_finish(&cli, following ? follow(&cli) : one(&cli));
     pp_path(&path, "/v1/batches");
     pp_path_query(&path, "client", client);
     pp_path_query(&path, "state", state);
+    pp_path_query(&path, "label", label);
     return pp_client_finish(&cli, pp_list_run(&cli, &path, &list));
 }

@@ -4,9 +4,11 @@
  *   input_*.c reads the items, one line of JSON each -> sender.c sends them in batches, until
  *   answered -> the server's verdicts are shown -> follow.c waits for the batches */
 #include "base/text.h"
+#include "base/units.h"
 #include "client.h"
 #include "follow.h"
 #include "input.h"
+#include "photopool/task.h"
 #include "sender.h"
 #include "show.h"
 #include "table.h"
@@ -26,6 +28,8 @@ static const char help[] =
     "                        what to do about photos that are stored already: answer with what is known "
     "(the\n"
     "                        default), ask the host whether they changed, fetch them again\n"
+    "  --max-age D           with known: ask about photos that were fetched longer ago, such as 30d\n"
+    "  --label L             a name for the batches, up to 128 bytes, which status and the API show\n"
     "  --format auto|ndjson|json|csv\n"
     "                        auto, the default, looks at the beginning of the file\n"
     "  --batch-size N        items in one request, 1 to 10000 (default 10000)\n"
@@ -37,7 +41,8 @@ static const char help[] =
     "Formats:\n"
     "  NDJSON   {\"id\": \"ad-1\", \"photos\": [\"https://shop.example/1.jpg\"], \"meta\": {}}, an item per "
     "line\n"
-    "  JSON     a list of such items, or a batch {\"client\": ..., \"refresh\": ..., \"items\": [...]}\n"
+    "  JSON     a list of such items, or a batch {\"client\": ..., \"items\": [...]}, also with\n"
+    "           \"label\", \"refresh\" and \"max_age\" before the items\n"
     "  CSV      a header with the columns item and url, a row for each photo (RFC 4180). Other columns are\n"
     "           ignored. The rows of an item are gathered in order, wherever they stand, so the whole file "
     "is\n"
@@ -46,6 +51,7 @@ static const char help[] =
     "accepted or failed, 2 wrong usage or file, 4 the server can't be reached.\n\n"
     "Examples:\n"
     "  photopool submit items.csv --client 42 --follow\n"
+    "  photopool submit items.csv --client 42 --label \"monday import\" --max-age 30d\n"
     "  gunzip -c items.ndjson.gz | photopool submit - --client 42 --refresh changed\n"
     "  photopool submit batch.json --batch-size 1000 --json\n";
 
@@ -55,11 +61,12 @@ struct submit {
     struct pp_cli *cli;
     const char *name; /* name of the input file, for messages */
     struct {
-        const char *client, *refresh, *format, *key;
+        const char *client, *label, *refresh, *max_age, *format, *key;
         int64_t batch_size, retry_for_s;
         bool follow;
-    } o;                                                /* the options as given on the command line */
-    char client[65], refresh[16], key[RUN_KEY_MAX + 1]; /* the values that are sent to the server */
+    } o; /* the options as given on the command line */
+    /* the values that are sent to the server */
+    char client[PP_CLIENT_MAX + 1], label[PP_LABEL_MAX + 1], refresh[16], max_age[32], key[RUN_KEY_MAX + 1];
     struct pp_sender sender;
     char **ids; /* ids of the batches that the server has accepted */
     size_t n_ids, cap_ids;
@@ -173,8 +180,12 @@ static enum pp_err on_member(void *arg, const char *name, const char *value, siz
         err = take_once(s, name, s->client, sizeof s->client, json_string_value(v));
     } else if (strcmp(name, "refresh") == 0) {
         err = take_once(s, name, s->refresh, sizeof s->refresh, json_string_value(v));
+    } else if (strcmp(name, "label") == 0) {
+        err = take_once(s, name, s->label, sizeof s->label, json_string_value(v));
+    } else if (strcmp(name, "max_age") == 0) {
+        err = take_once(s, name, s->max_age, sizeof s->max_age, json_string_value(v));
     } else {
-        pp_complain("%s: a batch has client, refresh and items, not \"%s\"", s->name, name);
+        pp_complain("%s: a batch has client, label, refresh, max_age and items, not \"%s\"", s->name, name);
         err = misuse(s);
     }
     json_decref(v);
@@ -316,7 +327,9 @@ static int with_client(struct submit *s, int fd, const struct pp_input_format *f
                                    .on_rejected = on_rejected,
                                    .arg = s,
                                    .client_id = s->client,
+                                   .label = s->label,
                                    .refresh = s->refresh,
+                                   .max_age = s->max_age,
                                    .key = s->key,
                                    .batch_size = (size_t)s->o.batch_size,
                                    .retry_for_ms = s->o.retry_for_s * 1000};
@@ -344,16 +357,22 @@ static int check_options(struct submit *s)
     if (s->o.refresh && strcmp(s->o.refresh, "known") && strcmp(s->o.refresh, "changed") &&
         strcmp(s->o.refresh, "always"))
         return pp_cli_usage(s->cli, "--refresh takes known, changed or always, not \"%s\"", s->o.refresh);
+    int64_t ms;
+    if (s->o.label && !pp_label_valid(s->o.label, strlen(s->o.label)))
+        return pp_cli_usage(s->cli, "--label takes 1 to %d bytes of UTF-8 without control characters",
+                            PP_LABEL_MAX);
+    if (s->o.max_age && (strlen(s->o.max_age) >= sizeof s->max_age || !pp_duration_parse(s->o.max_age, &ms)))
+        return pp_cli_usage(s->cli, "--max-age takes a duration such as 30d, not \"%s\"", s->o.max_age);
     size_t n = s->o.key ? strlen(s->o.key) : 0;
     bool visible = !s->o.key || n > 0;
     for (size_t i = 0; i < n; i++)
         visible = visible && s->o.key[i] > ' ' && s->o.key[i] <= '~';
     if (!visible || n > RUN_KEY_MAX)
         return pp_cli_usage(s->cli, "--idempotency-key takes 1 to %d visible ASCII characters", RUN_KEY_MAX);
-    if (s->o.client)
-        snprintf(s->client, sizeof s->client, "%s", s->o.client);
-    if (s->o.refresh)
-        snprintf(s->refresh, sizeof s->refresh, "%s", s->o.refresh);
+    snprintf(s->client, sizeof s->client, "%s", s->o.client ? s->o.client : "");
+    snprintf(s->label, sizeof s->label, "%s", s->o.label ? s->o.label : "");
+    snprintf(s->refresh, sizeof s->refresh, "%s", s->o.refresh ? s->o.refresh : "");
+    snprintf(s->max_age, sizeof s->max_age, "%s", s->o.max_age ? s->o.max_age : "");
     if (s->o.key) {
         snprintf(s->key, sizeof s->key, "%s", s->o.key);
     } else {
@@ -393,7 +412,9 @@ int pp_cmd_submit(int argc, char **argv)
     struct submit s = {.cli = &cli, .o = {.batch_size = PP_SENDER_ITEMS, .retry_for_s = 120}};
     const struct pp_opt opts[] = {
         {"client", PP_OPT_TEXT, &s.o.client},
+        {"label", PP_OPT_TEXT, &s.o.label},
         {"refresh", PP_OPT_TEXT, &s.o.refresh},
+        {"max-age", PP_OPT_TEXT, &s.o.max_age},
         {"format", PP_OPT_TEXT, &s.o.format},
         {"idempotency-key", PP_OPT_TEXT, &s.o.key},
         {"batch-size", PP_OPT_COUNT, &s.o.batch_size, 1, PP_SENDER_ITEMS},

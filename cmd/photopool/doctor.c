@@ -128,7 +128,7 @@ static const char *danger(const char *text)
     return NULL;
 }
 
-void pp_doctor_policy(struct pp_finding *f, const struct pp_config_strings *networks,
+void pp_doctor_policy(struct pp_finding *f, const char *section, const struct pp_config_strings *networks,
                       const struct pp_config_ports *ports)
 {
     struct pp_buf b;
@@ -154,6 +154,7 @@ void pp_doctor_policy(struct pp_finding *f, const struct pp_config_strings *netw
     pp_buf_fini(&b);
     if (f->state == PP_DOCTOR_WARN)
         snprintf(f->remedy, sizeof f->remedy,
-                 "clients can make photopool connect there: remove these networks from "
-                 "fetch.allow_networks, unless only trusted callers import");
+                 "callers can make photopool connect there: remove these networks from "
+                 "%s.allow_networks, unless all callers are trusted",
+                 section);
 }

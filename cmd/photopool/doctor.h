@@ -58,8 +58,9 @@ void pp_doctor_descriptors(struct pp_finding *f, const struct pp_budget_want *wa
  * at most error_ms. A difference of half a lease makes claims lapse too early or too late. */
 void pp_doctor_clock(struct pp_finding *f, const char *server, int64_t ahead_ms, int64_t error_ms,
                      int64_t lease_ms);
-/* Which addresses and ports photos may be fetched from, beyond public addresses. */
-void pp_doctor_policy(struct pp_finding *f, const struct pp_config_strings *networks,
+/* Which addresses and ports may be connected to, beyond public addresses: `section` is "fetch" for
+ * those of photos, "webhooks" for those of endpoints. */
+void pp_doctor_policy(struct pp_finding *f, const char *section, const struct pp_config_strings *networks,
                       const struct pp_config_ports *ports);
 
 /* --- doctor_local.c: checks of this machine --- */

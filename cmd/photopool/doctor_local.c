@@ -250,9 +250,12 @@ void pp_doctor_sync(struct pp_doctor *d)
 
 void pp_doctor_addresses(struct pp_doctor *d)
 {
-    struct pp_finding f = {.check = "address policy"};
-    pp_doctor_policy(&f, &d->config->fetch.allow_networks, &d->config->fetch.allow_ports);
-    pp_doctor_say(d, &f);
+    const struct pp_config *c = d->config;
+    struct pp_finding photos = {.check = "address policy"}, hooks = {.check = "webhooks policy"};
+    pp_doctor_policy(&photos, "fetch", &c->fetch.allow_networks, &c->fetch.allow_ports);
+    pp_doctor_say(d, &photos);
+    pp_doctor_policy(&hooks, "webhooks", &c->webhooks.allow_networks, &c->webhooks.allow_ports);
+    pp_doctor_say(d, &hooks);
 }
 
 void pp_doctor_certificates(struct pp_doctor *d)

@@ -31,7 +31,7 @@ static size_t blanks(const char *p, size_t n)
  * more. */
 static const struct pp_input_format *guess_object(const char *p, size_t n, bool all)
 {
-    static const char *const batch[] = {"client", "refresh", "items"};
+    static const char *const batch[] = {"client", "label", "refresh", "max_age", "items"};
     size_t skip = blanks(p, n);
     p += skip;
     n -= skip;

@@ -50,9 +50,9 @@ extern const struct pp_input_format pp_input_ndjson, pp_input_json, pp_input_csv
 /* Returns the format called "ndjson", "json" or "csv", or NULL for another name. */
 const struct pp_input_format *pp_input_by_name(const char *name);
 /* Guesses the format from the first bytes of a file: "[" means JSON; "{" means JSON if the first
- * name is that of a batch's member (client, refresh, items), else NDJSON; the rest is CSV. Returns
- * NULL if more bytes are needed. If `all`, these bytes are the whole file, and the result is not
- * NULL. */
+ * name is that of a batch's member (client, label, refresh, max_age, items), else NDJSON; the rest
+ * is CSV. Returns NULL if more bytes are needed. If `all`, these bytes are the whole file, and the
+ * result is not NULL. */
 const struct pp_input_format *pp_input_guess(const char *p, size_t n, bool all);
 
 /* Reads file descriptor fd to its end. If `format` is NULL, guesses it from the content. Returns

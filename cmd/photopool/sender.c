@@ -187,7 +187,9 @@ static int post(struct pp_sender *s)
     make_key(s, key);
     pp_path(&path, "/v1/batches");
     pp_path_query(&path, "client", s->client_id);
+    pp_path_query(&path, "label", *s->label ? s->label : NULL);
     pp_path_query(&path, "refresh", *s->refresh ? s->refresh : NULL);
+    pp_path_query(&path, "max_age", *s->max_age ? s->max_age : NULL);
     struct pp_request req = {.method = "POST",
                              .path = &path,
                              .content_type = "application/x-ndjson",

@@ -31,9 +31,9 @@ struct pp_sender {
      * id, code, field and detail. */
     void (*on_rejected)(void *arg, uint64_t line, const json_t *verdict);
     void *arg;
-    /* The client and its refresh mode, which each batch carries. refresh "" stands for the server's
-     * default. The sender reads both texts when it sends a batch. */
-    const char *client_id, *refresh;
+    /* The client and the fields of a batch, which each batch carries. "" stands for the server's
+     * default. The sender reads these texts when it sends a batch. */
+    const char *client_id, *label, *refresh, *max_age;
     /* Idempotency-Key of the first batch, at most 240 visible characters */
     const char *key;
     size_t batch_size;

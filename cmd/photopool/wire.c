@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "adapter/cares/resolver.h"
 #include "adapter/curl/fetcher.h"
@@ -259,6 +260,7 @@ static enum pp_err open_all(struct pp_wire *w, unsigned roles, struct pp_wire_er
     err = pp_wire_check_ca_file("fetch.ca_file", w->config->fetch.ca_file, error);
     if (err == PP_OK && pp_wire_needs_data(w->config, roles))
         err = open_data(w, error);
+    w->params.params.pid = getpid();
     w->params.params.started_wall_ms = pp_clock_wall_ms(); /* open_data() may have set this clock */
     if (err == PP_OK)
         err = pp_wire_open_ports(&w->p, w->config, error);

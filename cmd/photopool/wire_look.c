@@ -350,7 +350,7 @@ static void look_webhook(struct pp_doctor *d, struct pp_resolver *r, const struc
 
     if (problem || pp_url_read(&url, NULL, hook->url, strlen(hook->url), text, why) != 0) {
         pp_doctor_add(d, "webhook", PP_DOCTOR_FAIL,
-                      "change the endpoint, or fetch.allow_networks and fetch.allow_ports", "%s: %s",
+                      "change the endpoint, or webhooks.allow_networks and webhooks.allow_ports", "%s: %s",
                       hook->name, problem ? problem : why);
         return;
     }
@@ -358,9 +358,9 @@ static void look_webhook(struct pp_doctor *d, struct pp_resolver *r, const struc
     if (!url.host_is_ip && !resolve(d, r, &q))
         pp_doctor_add(d, "webhook", PP_DOCTOR_WARN, "check the name, and the finding about names",
                       "%s: %.200s can't be looked up: %s", hook->name, url.host, no_address(&q));
-    else if (!url.host_is_ip && pp_policy_filter(&params->policy, q.addrs, q.n, allowed) == 0)
+    else if (!url.host_is_ip && pp_policy_filter(&params->webhook_policy, q.addrs, q.n, allowed) == 0)
         pp_doctor_add(d, "webhook", PP_DOCTOR_FAIL,
-                      "if the receiver is one of yours, add its network to fetch.allow_networks",
+                      "if the receiver is one of yours, add its network to webhooks.allow_networks",
                       "%s: the address policy denies all addresses of %.200s", hook->name, url.host);
     else
         pp_doctor_add(d, "webhook", PP_DOCTOR_OK, NULL, "%s: %.200s%s", hook->name, url.host,

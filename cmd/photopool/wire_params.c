@@ -49,25 +49,37 @@ static void set_tiers(struct pp_params *p, const struct pp_config *c)
         snprintf(p->tiers_text, sizeof(p->tiers_text), "all");
 }
 
-static enum pp_err set_policy(struct pp_wire_params *w, const struct pp_config *c)
+/* Makes a policy of the parameters. The caller frees *networks and *ports, also after a failure. */
+static enum pp_err set_policy(struct pp_address_policy *policy,
+                              const struct pp_config_strings *allow_networks,
+                              const struct pp_config_ports *allow_ports, struct pp_cidr **networks,
+                              struct pp_port_range **ports)
 {
-    size_t n = c->fetch.allow_networks.n, m = c->fetch.allow_ports.n;
+    size_t n = allow_networks->n, m = allow_ports->n;
 
-    w->networks = calloc(n + 1, sizeof(*w->networks));
-    w->ports = calloc(m + 1, sizeof(*w->ports));
-    if (!w->networks || !w->ports)
+    *networks = calloc(n + 1, sizeof(**networks));
+    *ports = calloc(m + 1, sizeof(**ports));
+    if (!*networks || !*ports)
         return PP_ENOMEM;
     for (size_t i = 0; i < n; i++) {
-        const char *text = c->fetch.allow_networks.item[i];
-        if (!pp_cidr_parse(&w->networks[i], text, strlen(text)))
+        const char *text = allow_networks->item[i];
+        if (!pp_cidr_parse(&(*networks)[i], text, strlen(text)))
             return PP_EINVAL;
     }
     for (size_t i = 0; i < m; i++)
-        w->ports[i] = (struct pp_port_range){.lo = c->fetch.allow_ports.item[i].first,
-                                             .hi = c->fetch.allow_ports.item[i].last};
-    w->params.policy =
-        (struct pp_address_policy){.allow = w->networks, .n_allow = n, .ports = w->ports, .n_ports = m};
+        (*ports)[i] =
+            (struct pp_port_range){.lo = allow_ports->item[i].first, .hi = allow_ports->item[i].last};
+    *policy = (struct pp_address_policy){.allow = *networks, .n_allow = n, .ports = *ports, .n_ports = m};
     return PP_OK;
+}
+
+static enum pp_err set_policies(struct pp_wire_params *w, const struct pp_config *c)
+{
+    enum pp_err err = set_policy(&w->params.policy, &c->fetch.allow_networks, &c->fetch.allow_ports,
+                                 &w->networks, &w->ports);
+    return err != PP_OK ? err
+                        : set_policy(&w->params.webhook_policy, &c->webhooks.allow_networks,
+                                     &c->webhooks.allow_ports, &w->webhook_networks, &w->webhook_ports);
 }
 
 static struct pp_api_key api_key(const struct pp_config_key *from)
@@ -203,12 +215,14 @@ enum pp_err pp_wire_params_init(struct pp_wire_params *w, const struct pp_config
     p->max_photos_per_item = bounded(c->batches.max_photos_per_item);
     p->max_subscribers = bounded(c->events.max_subscribers);
     enum pp_err err = pp_wire_params_reload(w, c);
-    return err == PP_OK ? set_policy(w, c) : err;
+    return err == PP_OK ? set_policies(w, c) : err;
 }
 
 void pp_wire_params_fini(struct pp_wire_params *w)
 {
     free(w->networks);
     free(w->ports);
+    free(w->webhook_networks);
+    free(w->webhook_ports);
     free(w->keys);
 }

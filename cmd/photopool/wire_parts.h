@@ -19,8 +19,9 @@
  * struct. */
 struct pp_wire_params {
     struct pp_params params;
-    struct pp_cidr *networks;
-    struct pp_port_range *ports;
+    /* what params.policy and params.webhook_policy refer to */
+    struct pp_cidr *networks, *webhook_networks;
+    struct pp_port_range *ports, *webhook_ports;
     struct pp_api_key *keys;
     uint64_t last_number; /* the highest number that a key has got */
 };

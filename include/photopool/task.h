@@ -8,8 +8,9 @@
 
 #include "photopool/outcome.h"
 
-#define PP_CLIENT_MAX   64 /* a client id has at most this many bytes */
-#define PP_BATCH_ID_MAX 40 /* size of a batch id in bytes, with its NUL */
+#define PP_CLIENT_MAX   64  /* a client id has at most this many bytes */
+#define PP_BATCH_ID_MAX 40  /* size of a batch id in bytes, with its NUL */
+#define PP_LABEL_MAX    128 /* a batch's label has at most this many bytes */
 
 /* A photo's key: the first 16 bytes of SHA-256 over client, NUL, canonical URL (core/url.h). The
  * first 4 bytes of the key, big endian, are the task's hash; a slot's hash range selects tasks by
@@ -189,6 +190,7 @@ struct pp_code_count {
 struct pp_batch {
     const char *id;
     const char *client;
+    const char *label; /* the caller's name for the batch; NULL: none */
     enum pp_batch_state state;
     enum pp_refresh refresh;
     int64_t created_at, finished_at;      /* finished_at is 0 while the batch has not finished */

@@ -84,6 +84,7 @@ struct pp_batch pp_batch_of_entry(const struct pp_ingest_entry *entry)
 {
     return (struct pp_batch){.id = entry->batch_id,
                              .client = entry->client,
+                             .label = entry->label,
                              .state = entry->cancelled ? PP_BATCH_CANCELLED : PP_BATCH_ACCEPTED,
                              .refresh = entry->refresh,
                              .created_at = entry->created_at,
@@ -149,13 +150,13 @@ static void tell_accepted(struct pp_call *call, const struct pp_acceptor_post *p
     struct pp_buf event;
 
     pp_assert(b->n_items > 0 && post->batch_id[0], "a batch without items or id is accepted");
-    pp_log(call->o->log, PP_LOG_INFO, "batch accepted", "batch", post->batch_id, "client", b->client, "items",
-           PP_LOG_INT(b->n_items), "photos", PP_LOG_INT(b->n_photos), "rejected", PP_LOG_INT(b->n_rejected),
-           "key", call->key_name, PP_CALL_IDS(call));
+    pp_log(call->o->log, PP_LOG_INFO, "batch accepted", "batch", post->batch_id, "client", b->client, "label",
+           b->label[0] ? b->label : NULL, "items", PP_LOG_INT(b->n_items), "photos", PP_LOG_INT(b->n_photos),
+           "rejected", PP_LOG_INT(b->n_rejected), "key", call->key_name, PP_CALL_IDS(call));
     pp_buf_init(&event, 1024);
     PP_JSON_OBJECT(&event, NULL, PP_STR("batch_id", post->batch_id), PP_STR("client", b->client),
-                   PP_UINT("items", b->n_items), PP_UINT("photos", b->n_photos),
-                   PP_UINT("rejected", b->n_rejected));
+                   PP_STR("label", b->label[0] ? b->label : NULL), PP_UINT("items", b->n_items),
+                   PP_UINT("photos", b->n_photos), PP_UINT("rejected", b->n_rejected));
     if (!event.failed)
         pp_publish_ops(call->o->publisher, "photopool.batch.accepted", event.p, event.n);
     pp_buf_fini(&event);

@@ -24,6 +24,16 @@ struct pp_batch_find {
     bool again; /* the store is being asked for the second time */
 };
 
+/* What an endpoint needs to show one batch. It must be the first member of a call's state. */
+struct pp_batch_get {
+    struct pp_batch_find find; /* must be first */
+    struct pp_waiting_look look;
+    void (*on_written)(struct pp_call *call);
+};
+
+/* Writes the batch that was found to call->out, then calls on_written(call). */
+void pp_batch_write_found(struct pp_call *call, void (*on_written)(struct pp_call *call));
+
 /* Finds a batch that the key may read, then calls on_found(call). Answers not_found if there is
  * none. A batch in the queue is found even if the store does not work. */
 void pp_batch_find(struct pp_call *call, const char *id, void (*on_found)(struct pp_call *call));

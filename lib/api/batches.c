@@ -1,8 +1,11 @@
-/* batches.c: the endpoints POST, GET, DELETE and list of /v1/batches. */
+/* batches.c: the endpoints POST, DELETE and list of /v1/batches. batch_get.c has GET. */
 #include "api/batch.h"
 #include "api/handler.h"
+#include "base/units.h"
 #include "format/ids.h"
 #include "format/result.h"
+
+#define SEARCHED 500 /* entries of the queue in which a label is searched at a time */
 
 /* --- POST /v1/batches --- */
 
@@ -11,10 +14,36 @@ static void free_post(struct pp_call *call)
     pp_acceptor_post_fini(call->state);
 }
 
-/* Reads client and refresh from the query; an NDJSON request has them there. */
+/* Reads the parameter `label`. *label is NULL if the query has none. */
+static bool read_label(struct pp_call *call, const char **label)
+{
+    *label = pp_call_param(call, "label");
+    return !*label || pp_label_valid(*label, strlen(*label)) ||
+           pp_call_problem(call, PP_API_BAD_PARAMETER, "label",
+                           "a label has 1 to %d bytes of UTF-8 and no control characters", PP_LABEL_MAX);
+}
+
+/* Sets the text that is hashed together with an NDJSON body. It is as it always was for a request
+ * without label and max_age, because such a request may be repeated after an upgrade. */
+static bool set_key_context(struct pp_call *call, struct pp_acceptor_post *post)
+{
+    const char *age = "", *label = "";
+
+    if (post->max_age_ms > 0)
+        age = pp_call_printf(call, " max_age=%lld", (long long)post->max_age_ms);
+    if (age && post->label)
+        label = pp_call_printf(call, " label=%s", post->label);
+    if (!age || !label)
+        return false;
+    post->key_context =
+        pp_call_printf(call, "ndjson %s %s%s%s", post->client, pp_refresh_name(post->refresh), age, label);
+    return post->key_context;
+}
+
+/* Reads the fields of the batch from the query; an NDJSON request has them there. */
 static bool read_post_query(struct pp_call *call, struct pp_acceptor_post *post)
 {
-    const char *refresh = pp_call_param(call, "refresh");
+    const char *refresh = pp_call_param(call, "refresh"), *max_age = pp_call_param(call, "max_age");
 
     if (!pp_call_param(call, "client"))
         return pp_call_problem(call, PP_API_BAD_PARAMETER, "client", "NDJSON needs ?client=");
@@ -22,8 +51,9 @@ static bool read_post_query(struct pp_call *call, struct pp_acceptor_post *post)
         return false;
     if (refresh && !pp_refresh_parse(refresh, &post->refresh))
         return pp_call_problem(call, PP_API_BAD_PARAMETER, "refresh", "refresh is known, changed or always");
-    post->key_context = pp_call_printf(call, "ndjson %s %s", post->client, pp_refresh_name(post->refresh));
-    return post->key_context;
+    if (max_age && !pp_duration_parse(max_age, &post->max_age_ms))
+        return pp_call_problem(call, PP_API_BAD_PARAMETER, "max_age", "max_age is a duration such as 30d");
+    return read_label(call, &post->label) && set_key_context(call, post);
 }
 
 static bool read_post(struct pp_call *call, struct pp_acceptor_post *post)
@@ -57,51 +87,19 @@ void pp_api_post_batch(struct pp_call *call)
     pp_acceptor_post(call->api->acceptor, post);
 }
 
-/* --- GET and DELETE /v1/batches/{id} --- */
-
-struct get_state {
-    struct pp_batch_find find;
-    struct pp_waiting_look look;
-};
-
-static void send_batch(struct pp_call *call, const struct pp_batch *batch, const struct pp_batch_pace *pace)
-{
-    pp_batch_write(&call->out, batch, pace);
-    pp_call_json(call, 200);
-}
-
-static void on_looked(struct pp_call *call)
-{
-    const struct get_state *s = call->state;
-    send_batch(call, &s->find.batch, &s->look.paces[0]);
-}
-
-static void on_batch_found(struct pp_call *call)
-{
-    struct get_state *s = call->state;
-    const struct pp_batch *batch = &s->find.batch;
-    bool store_works = !s->find.queued || s->find.store_err == PP_ENOTFOUND;
-
-    if (batch->state <= PP_BATCH_RUNNING && store_works) {
-        pp_batch_look(call, &s->look, batch, 1, on_looked);
-        return;
-    }
-    const struct pp_batch_pace pace = pp_waiting_at_rest(&call->api->waiting_from, batch);
-    send_batch(call, batch, &pace);
-}
-
-void pp_api_get_batch(struct pp_call *call)
-{
-    pp_call_state(call, sizeof(struct get_state));
-    pp_batch_find(call, call->args[0], on_batch_found);
-}
+/* --- DELETE /v1/batches/{id} --- */
 
 struct delete_state {
-    struct get_state get; /* reads the cancelled batch for the answer */
+    struct pp_batch_get get; /* reads the cancelled batch for the answer */
     struct pp_ingest_get queued;
     struct pp_ingest_cancel mark;
     struct pp_store_cancel cancel;
 };
+
+static void send_batch(struct pp_call *call)
+{
+    pp_call_json(call, 200);
+}
 
 /* While the store can't be read, an entry of the queue does not say what became of the batch. */
 static void on_cancelled_found(struct pp_call *call)
@@ -111,7 +109,7 @@ static void on_cancelled_found(struct pp_call *call)
     if (f->queued && f->batch.state != PP_BATCH_CANCELLED)
         pp_call_error(call, f->store_err, "reading a cancelled batch");
     else
-        on_batch_found(call);
+        pp_batch_write_found(call, send_batch);
 }
 
 static void on_cancelled(struct pp_call *call)
@@ -131,6 +129,7 @@ static void cancel_in_store(struct pp_call *call, const struct pp_ingest_entry *
     s->cancel.date_ms = pp_loop_date(call->o->loop);
     if (entry) {
         s->cancel.owner = entry->client;
+        s->cancel.label = entry->label;
         s->cancel.refresh = entry->refresh;
         s->cancel.created_at = entry->created_at;
         s->cancel.items = entry->n_items;
@@ -178,9 +177,12 @@ void pp_api_delete_batch(struct pp_call *call)
 /* --- GET /v1/batches: listing batches --- */
 
 struct batches_list {
-    int state; /* lists only batches in this enum pp_batch_state; -1: in any state */
-    const char *client;
+    int state;                  /* lists only batches in this enum pp_batch_state; -1: in any state */
+    const char *client, *label; /* NULL: of any client, with any label or none */
     struct pp_ingest_list ingest;
+    /* While a label is searched in the queue: the page that is being read, and the id before it. */
+    struct pp_ingest_list page;
+    char searched[PP_BATCH_ID_MAX];
     struct pp_store_batches store;
     struct pp_batch *batches;    /* those of the store, then those of the queue */
     struct pp_waiting_look look; /* of these batches */
@@ -241,10 +243,72 @@ static void list_stored(struct pp_call *call)
         return;
     }
     s->store.client = s->client;
+    s->store.label = s->label;
     s->store.state = s->state;
     s->store.after = call->page.after;
     s->store.limit = call->page.limit;
     PP_CALL_ASK(call, call->o->store, batches, &s->store, "listing batches", look_at_list);
+}
+
+/* Keeps a copy of an entry that has the label. Returns false when out of memory. */
+static bool keep_entry(struct pp_call *call, const struct pp_ingest_entry *from)
+{
+    struct batches_list *s = call->state;
+    struct pp_ingest_entry *to = &s->ingest.entries[s->ingest.n++];
+
+    pp_assert(s->ingest.n <= call->page.limit, "a page has more batches than it may");
+    *to = *from;
+    to->batch_id = pp_arena_strdup(&call->arena, from->batch_id);
+    to->client = pp_arena_strdup(&call->arena, from->client);
+    to->label = s->label;
+    return to->batch_id && to->client;
+}
+
+static void search_queue(struct pp_call *call);
+
+static void on_searched(struct pp_call *call)
+{
+    struct batches_list *s = call->state;
+    const struct pp_ingest_list *page = &s->page;
+
+    for (size_t i = 0; i < page->n && !s->ingest.more; i++) {
+        const struct pp_ingest_entry *e = &page->entries[i];
+        if (!e->label || strcmp(e->label, s->label) != 0)
+            continue;
+        s->ingest.more = s->ingest.n == call->page.limit;
+        if (!s->ingest.more && !keep_entry(call, e)) {
+            pp_call_no_memory(call);
+            return;
+        }
+    }
+    if (!page->more || page->n == 0 || s->ingest.more) {
+        list_stored(call);
+        return;
+    }
+    snprintf(s->searched, sizeof(s->searched), "%s", page->entries[page->n - 1].batch_id);
+    search_queue(call);
+}
+
+/* Reads the next page of entries, of which it keeps those with the label. The queue has no index of
+ * labels: entries leave it within moments, except while the store is away. */
+static void search_queue(struct pp_call *call)
+{
+    struct batches_list *s = call->state;
+
+    s->page = (struct pp_ingest_list){.client = s->client, .limit = SEARCHED};
+    s->page.after = s->searched[0] ? s->searched : call->page.after;
+    PP_CALL_ASK_CHUNK(call, call->o->ingest, list, &s->page, "listing batches", on_searched);
+}
+
+static void list_labelled(struct pp_call *call)
+{
+    struct batches_list *s = call->state;
+
+    s->ingest.entries = pp_arena_array(&call->arena, call->page.limit, sizeof(*s->ingest.entries));
+    if (s->ingest.entries)
+        search_queue(call);
+    else
+        pp_call_no_memory(call);
 }
 
 static void list_queued(struct pp_call *call)
@@ -253,6 +317,10 @@ static void list_queued(struct pp_call *call)
 
     if (s->state > PP_BATCH_ACCEPTED) {
         list_stored(call);
+        return;
+    }
+    if (s->label) {
+        list_labelled(call);
         return;
     }
     s->ingest.client = s->client;
@@ -266,14 +334,15 @@ void pp_api_list_batches(struct pp_call *call)
     struct batches_list *s = pp_call_state(call, sizeof(*s));
     const char *state = pp_call_param(call, "state");
 
-    if (!pp_call_client(call, &s->client))
+    if (!pp_call_client(call, &s->client) || !read_label(call, &s->label))
         return;
     s->state = state ? pp_batch_state_parse(state) : -1;
     if (state && s->state < 0)
         pp_call_problem(call, PP_API_BAD_PARAMETER, "state",
                         "state is accepted, running, finished or cancelled");
     else if (pp_page_read(call, "batches",
-                          pp_call_printf(call, "%s %d", s->client ? s->client : "*", s->state)) &&
+                          pp_call_printf(call, "%s %d%s%s", s->client ? s->client : "*", s->state,
+                                         s->label ? " " : "", s->label ? s->label : "")) &&
              (!call->page.after || pp_batch_id_valid(call->page.after) || pp_page_bad_cursor(call)))
         list_queued(call);
 }

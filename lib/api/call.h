@@ -24,7 +24,7 @@
 #define PP_CALL_ARGS      3
 #define PP_CALL_PARAMS    1008 /* a query has at most this many parameters, repeated ones included */
 #define PP_CALL_HEADERS   8
-#define PP_CALL_STATE_MAX 2560 /* a handler's state has at most this many bytes */
+#define PP_CALL_STATE_MAX 2816 /* a handler's state has at most this many bytes */
 
 /* Flags that a row of endpoints.h can have. */
 enum {

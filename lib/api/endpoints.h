@@ -11,9 +11,10 @@
 
 /* The columns: X(method, pattern, scope, flags, query parameters, handler). */
 #define PP_ENDPOINT_TABLE(X)                                                                              \
-    X(POST, "/v1/batches", SUBMIT, PP_JSON | PP_NDJSON | PP_KEYED, "client refresh ", post_batch)         \
-    X(GET, "/v1/batches", READ, PP_LIST, PP_PAGE "client state ", list_batches)                           \
-    X(GET, "/v1/batches/{}", READ, 0, "", get_batch)                                                      \
+    X(POST, "/v1/batches", SUBMIT, PP_JSON | PP_NDJSON | PP_KEYED, "client label refresh max_age ",       \
+      post_batch)                                                                                         \
+    X(GET, "/v1/batches", READ, PP_LIST, PP_PAGE "client state label ", list_batches)                     \
+    X(GET, "/v1/batches/{}", READ, 0, "wait ", get_batch)                                                 \
     X(DELETE, "/v1/batches/{}", SUBMIT, 0, "", delete_batch)                                              \
     X(GET, "/v1/batches/{}/results", READ, PP_LIST, PP_PAGE "status code ", list_results)                 \
     X(GET, "/v1/batches/{}/rejected", READ, PP_LIST, PP_PAGE, list_rejected)                              \

@@ -11,7 +11,6 @@
 #include "api/subscribers.h"
 #include "base/piece.h"
 
-#define WAIT_MAX    60
 #define CATCH_UP_MS 5000  /* time limit for reading old events, in a long-poll without `wait` */
 #define READY_BYTES 65536 /* a stream with at least this many unsent bytes gets no further events */
 #define POLL_BYTES  (32u << 20)
@@ -44,18 +43,6 @@ static bool read_after(struct pp_call *call, struct events_state *s)
     s->after = PP_SUB_FROM_NOW;
     return !text || (pp_number_parse(text, &s->after) && s->after < PP_EVENT_SEQ_MAX) ||
            pp_call_problem(call, PP_API_BAD_CURSOR, "after", "after is the seq of an event");
-}
-
-static bool read_wait(struct pp_call *call, struct events_state *s)
-{
-    const char *text = pp_call_param(call, "wait");
-    uint64_t seconds = 0;
-
-    if (text && (!pp_number_parse(text, &seconds) || seconds > WAIT_MAX))
-        return pp_call_problem(call, PP_API_BAD_PARAMETER, "wait", "wait is a number of seconds from 0 to %d",
-                               WAIT_MAX);
-    s->wait_ms = (int64_t)seconds * 1000;
-    return true;
 }
 
 /* --- long-poll: one answer with the next events --- */
@@ -434,7 +421,7 @@ void pp_api_get_events(struct pp_call *call)
     const char *ticket = pp_call_param(call, "ticket");
 
     s->call = call;
-    if (!read_after(call, s) || !read_wait(call, s) || !pp_call_limit(call, &s->limit))
+    if (!read_after(call, s) || !pp_call_wait(call, &s->wait_ms) || !pp_call_limit(call, &s->limit))
         return;
     if (!ticket)
         pp_event_keys_check(call, pp_call_params(call, "key", s->keys.keys, PP_SUB_KEYS_MAX + 1),

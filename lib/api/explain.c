@@ -165,8 +165,9 @@ static struct answer answer_open(const struct pp_call *call, struct explain_stat
  * do. */
 static struct answer answer_import(const struct pp_call *call, const struct explain_state *s)
 {
+    const struct pp_plan_rule rule = {.refresh = PP_REFRESH_KNOWN};
     struct pp_plan_decision d =
-        pp_plan_decide(PP_REFRESH_KNOWN, false, &s->photo.photo, call->o->params->ladder_max_ms, s->date);
+        pp_plan_decide(&rule, &s->photo.photo, call->o->params->ladder_max_ms, s->date);
 
     if (d.what == PP_PLAN_KNOWN)
         return (struct answer){"known",

@@ -25,6 +25,9 @@ size_t pp_call_params(const struct pp_call *call, const char *name, const char *
 /* Parses a decimal number of at most 16 digits. */
 bool pp_number_parse(const char *text, uint64_t *out);
 
+/* Reads the parameter `wait`, how long the answer may take, in seconds; *wait_ms is 0 without
+ * it. */
+bool pp_call_wait(struct pp_call *call, int64_t *wait_ms);
 /* Reads the parameters `from` and `to`, days. Without `to` the range ends today, without `from` it
  * has `usual` days. Returns false if the call has been answered, because a text is no day or the
  * range does not have 1..most days. */

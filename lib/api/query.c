@@ -3,6 +3,8 @@
 #include "api/handler.h"
 #include "core/day.h"
 
+#define WAIT_MAX 60 /* seconds that a caller may wait for an answer */
+
 const char *pp_percent_decode(struct pp_arena *a, const char *s, size_t n, bool plus)
 {
     char *text = pp_arena_copy(a, s, n);
@@ -102,6 +104,18 @@ bool pp_number_parse(const char *text, uint64_t *out)
     if (n == 0 || n > 16 || text[n])
         return false;
     *out = strtoull(text, NULL, 10);
+    return true;
+}
+
+bool pp_call_wait(struct pp_call *call, int64_t *wait_ms)
+{
+    const char *text = pp_call_param(call, "wait");
+    uint64_t seconds = 0;
+
+    if (text && (!pp_number_parse(text, &seconds) || seconds > WAIT_MAX))
+        return pp_call_problem(call, PP_API_BAD_PARAMETER, "wait", "wait is a number of seconds from 0 to %d",
+                               WAIT_MAX);
+    *wait_ms = (int64_t)seconds * 1000;
     return true;
 }
 

@@ -146,6 +146,8 @@ static void enter(struct pp_call *call, void (*done)(struct pp_acceptor_post *))
     post->done = done;
     post->data = call;
     snprintf(post->parsed.client, sizeof(post->parsed.client), "%s", s->batch.batch.client);
+    if (s->batch.batch.label)
+        snprintf(post->parsed.label, sizeof(post->parsed.label), "%s", s->batch.batch.label);
     pp_acceptor_enter(call->api->acceptor, post);
 }
 

@@ -231,6 +231,11 @@ bool pp_item_id_valid(const char *p, size_t n)
     return n >= 1 && n <= 256 && valid_text(p, n, false);
 }
 
+bool pp_label_valid(const char *p, size_t n)
+{
+    return n >= 1 && n <= 128 && valid_text(p, n, false);
+}
+
 bool pp_client_valid(const char *p, size_t n)
 {
     if (n < 1 || n > 64)

@@ -42,6 +42,8 @@ bool pp_client_valid(const char *p, size_t n);
 /* Returns true if a text is 1..256 bytes of valid UTF-8 without control characters (U+0080..U+009F
  * are control characters, too). */
 bool pp_item_id_valid(const char *p, size_t n);
+/* Returns true if a text is 1..128 bytes of valid UTF-8 without control characters. */
+bool pp_label_valid(const char *p, size_t n);
 
 /* A random generator: xoshiro256** (Blackman and Vigna, 2018), seeded by splitmix64. Not for
  * secrets. */

@@ -111,6 +111,8 @@ enum pp_err pp_config_cross_check(const struct pp_config *cfg, struct pp_config_
          "is not the name of a topic; allowed: A-Z a-z 0-9 . _ -, not . or .."},
         {cfg->fetch.allow_ports.n, "fetch.allow_ports",
          "an empty list allows no photo; allowed: at least one port"},
+        {cfg->webhooks.allow_ports.n, "webhooks.allow_ports",
+         "an empty list allows no endpoint; allowed: at least one port"},
         {cfg->retry.delays.n, "retry.delays", "an empty list; allowed: 1 to 16 durations"},
     };
     for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++)

@@ -149,6 +149,11 @@ struct pp_config {
         int64_t min_free_bytes; /* 0: off */
     } blobs;
     struct {
+        /* as fetch.allow_networks and fetch.allow_ports, for the endpoints of webhooks */
+        struct pp_config_strings allow_networks;
+        struct pp_config_ports allow_ports;
+    } webhooks;
+    struct {
         int64_t min_width, min_height; /* a photo has at least this many pixels; 0: any number */
     } photos;
     struct {

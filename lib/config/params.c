@@ -82,6 +82,7 @@ static const struct pp_section sections[] = {
     {"keep", "Hashing and writing what was fetched."},
     {"events", "The numbered stream of results and progress."},
     {"counters", "Counters that callers increment and read."},
+    {"webhooks", "Results to webhooks (role deliver): which addresses their endpoints may have."},
     {"amqp", "Results to an AMQP 0-9-1 broker (role deliver)."},
     {"kafka", "Results to Kafka (role deliver)."},
     {"idempotency", "Answers kept for repeated POSTs."},
@@ -252,6 +253,11 @@ P(DURATION, "counters.flush", counters.flush_ms, "2s", MS(100), MIN(1), LIVE,
   "How often a fleet stores pending increments; one process stores each at once.")
 P(BOOL, "counters.photo_views", counters.photo_views, "off", 0, 0, LIVE,
   "Count GET /v1/photos/{sha256} in the counter photo:<sha256>, except later parts of a photo. A crash loses the last second.")
+
+P(NETWORKS, "webhooks.allow_networks", webhooks.allow_networks, "[]", 0, 0, 0,
+  "Networks that an endpoint may be in although they are not public (private, loopback, ...).")
+P(PORTS, "webhooks.allow_ports", webhooks.allow_ports, "[80, 443]", 0, 0, 0,
+  "Ports that an endpoint may have: numbers and ranges.")
 
 C(URL, "amqp.url", amqp.url, "none", "none|amqp://HOST|amqps://HOST", SECRET,
   "The broker that gets every result: amqp://[USER[:PASSWORD]@]HOST[:PORT][/VHOST].")

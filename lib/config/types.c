@@ -3,7 +3,7 @@
  * To add a type: add a name in params.h, a row here, and its C type in params.c. */
 #include "config/value.h"
 
-#include "config/units.h"
+#include "base/units.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "config/value.h"
 
 #include "base/text.h"
-#include "config/units.h"
+#include "base/units.h"
 
 #include <stdarg.h>
 #include <stdio.h>

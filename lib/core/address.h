@@ -48,10 +48,10 @@ struct pp_port_range {
 /* The operator's settings, as slices that the caller owns. An empty policy denies all special
  * addresses and every port. */
 struct pp_address_policy {
-    /* fetch.allow_networks: networks that are allowed even if the table denies them */
+    /* networks that are allowed even if the table denies them */
     const struct pp_cidr *allow;
     size_t n_allow;
-    const struct pp_port_range *ports; /* fetch.allow_ports: the ports that are allowed */
+    const struct pp_port_range *ports; /* the ports that are allowed */
     size_t n_ports;
 };
 

@@ -21,18 +21,23 @@ static bool has_text(const char *s)
     return s && *s;
 }
 
-struct pp_plan_decision pp_plan_decide(enum pp_refresh refresh, bool replay, const struct pp_photo *photo,
+static bool too_old(const struct pp_plan_rule *rule, const struct pp_photo *photo, int64_t now_ms)
+{
+    return rule->max_age_ms > 0 && now_ms - photo->fetched_at > rule->max_age_ms;
+}
+
+struct pp_plan_decision pp_plan_decide(const struct pp_plan_rule *rule, const struct pp_photo *photo,
                                        int64_t ladder_max_ms, int64_t now_ms)
 {
     struct pp_plan_decision d = {.what = PP_PLAN_FETCH};
-    if (!photo->found || refresh == PP_REFRESH_ALWAYS)
+    if (!photo->found || rule->refresh == PP_REFRESH_ALWAYS)
         return d;
     bool has_bytes = photo->object.type != 0;
-    if (has_bytes && refresh == PP_REFRESH_KNOWN) {
+    if (has_bytes && rule->refresh == PP_REFRESH_KNOWN && !too_old(rule, photo, now_ms)) {
         d.what = PP_PLAN_KNOWN;
         return d;
     }
-    if (!replay && pp_ladder_counts(photo->fail_code) &&
+    if (!rule->replay && pp_ladder_counts(photo->fail_code) &&
         pp_ladder_skip(photo, ladder_max_ms, now_ms, &d.retry_at_ms)) {
         d.what = PP_PLAN_SKIP;
         d.skips_left = (uint32_t)(photo->fail_streak - 2 - photo->skips);

@@ -7,6 +7,10 @@
  *              if the host gave no validators       before the failure
  *   always     FETCH                                FETCH
  *
+ * A batch with a max_age treats a stored photo that was fetched longer ago as `changed`, although
+ * its refresh is `known`. With `changed` and `always`, max_age decides nothing. A host that answers
+ * "not modified" sends no bytes, so such a photo is not younger afterwards.
+ *
  * A photo that fits neither column is FETCH. With `known`, stored bytes win over a later failure. A
  * replay fetches failed photos again even if they are not due, and treats stored photos as
  * `refresh` says.
@@ -53,8 +57,16 @@ bool pp_ladder_counts(uint16_t code);
 bool pp_ladder_skip(const struct pp_photo *photo, int64_t ladder_max_ms, int64_t now_ms,
                     int64_t *retry_at_ms);
 
-/* Decides for one photo from its record, as the store returned it. now_ms is wall time. */
-struct pp_plan_decision pp_plan_decide(enum pp_refresh refresh, bool replay, const struct pp_photo *photo,
+/* Which photos a batch fetches although they have a record. */
+struct pp_plan_rule {
+    enum pp_refresh refresh;
+    int64_t max_age_ms; /* 0: known photos may be of any age */
+    bool replay;
+};
+
+/* Decides for one photo from its record, as the store returned it. now_ms is the date. A photo that
+ * was fetched in the future (the clock was set back) is not too old. */
+struct pp_plan_decision pp_plan_decide(const struct pp_plan_rule *rule, const struct pp_photo *photo,
                                        int64_t ladder_max_ms, int64_t now_ms);
 
 #endif

@@ -267,8 +267,8 @@ void pp_batch_write(struct pp_buf *b, const struct pp_batch *batch, const struct
 {
     pp_json_begin(b, NULL, '{');
     PP_JSON_MEMBERS(b, PP_STR("batch_id", batch->id), PP_STR("client", batch->client),
-                    PP_STR("state", states[batch->state]), PP_TIME("created_at", batch->created_at),
-                    PP_TIME("finished_at", batch->finished_at));
+                    PP_STR("label", batch->label), PP_STR("state", states[batch->state]),
+                    PP_TIME("created_at", batch->created_at), PP_TIME("finished_at", batch->finished_at));
     write_items(b, batch);
     write_photos(b, batch, pp_batch_photos_open(batch));
     write_waiting(b, pace);

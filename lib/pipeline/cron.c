@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/stable_hash.h"
@@ -287,7 +286,7 @@ static void heartbeat(struct job *job)
         return;
     const struct pp_worker_info info = {.id = p->params->worker,
                                         .host = p->params->host,
-                                        .pid = getpid(),
+                                        .pid = p->params->pid,
                                         .tiers = p->params->tiers_text,
                                         .capacity = pp_claim_capacity(p->params),
                                         .weight = p->params->weight,

@@ -170,6 +170,8 @@ static void run_server(int cpu, const char *roles, const char *dir, int out, con
     static const char *const always[] = {"http.listen=127.0.0.1:0",
                                          "fetch.allow_networks=127.0.0.0/8",
                                          "fetch.allow_ports=1-65535",
+                                         "webhooks.allow_networks=127.0.0.0/8",
+                                         "webhooks.allow_ports=1-65535",
                                          "clients.rpm=null",
                                          "clients.concurrency=4096",
                                          "blobs.fsync=off",

@@ -142,6 +142,7 @@ static void set_params(struct scale_node *n)
                                    .tiers_served = 7,
                                    .tiers_text = "all",
                                    .policy = {.ports = web, .n_ports = 2},
+                                   .webhook_policy = {.ports = web, .n_ports = 2},
                                    .max_bytes = 1 << 20,
                                    .max_pixels = 100000000,
                                    .max_redirects = 5,

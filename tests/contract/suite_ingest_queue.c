@@ -579,6 +579,52 @@ static void read_and_listed(void **state)
     assert_string_equal(g.entry.client, "d");
 }
 
+/* An entry may have a label and a max_age, both or one of them. */
+static void labels_and_ages(void **state)
+{
+    struct kit *k = *state;
+    static const struct {
+        const char *batch, *label;
+        int64_t max_age_ms;
+    } cases[] = {{"b_1", "+ \xc3\xbc \"'$;:", 5},
+                 {"b_2", NULL, INT64_MAX},
+                 {"b_3", "+1:2", 0},
+                 {"b_4", NULL, 0},
+                 {"b_5",
+                  "128 bytes 128 bytes 128 bytes 128 bytes 128 bytes 128 bytes 128 byte"
+                  "s 128 bytes 128 bytes 128 bytes 128 bytes 128 bytes 12345678",
+                  1}};
+    enum { N = sizeof cases / sizeof *cases };
+    for (size_t i = 0; i < N; i++) {
+        struct pp_ingest_append r = entry("c", cases[i].batch, "x");
+        r.entry.label = cases[i].label;
+        r.entry.max_age_ms = cases[i].max_age_ms;
+        OK(k, append, &r);
+    }
+    struct pp_ingest_poison poison = {.batch_id = "b_3", .reason = "because"};
+    OK(k, poison, &poison);
+    reopen(k);
+    struct pp_ingest_list list = {.limit = N};
+    OK(k, list, &list);
+    assert_int_equal(list.n, N);
+    struct pp_ingest_take t = take(k, N, 1000);
+    assert_int_equal(t.n, N - 1);
+    for (size_t i = 0; i < N; i++) {
+        struct pp_ingest_get get = {.batch_id = cases[i].batch};
+        OK(k, get, &get);
+        const struct pp_ingest_entry *all[3] = {&get.entry, &list.entries[N - 1 - i], &get.entry};
+        for (size_t n = 0; n < t.n; n++)
+            if (strcmp(t.entries[n].batch_id, cases[i].batch) == 0)
+                all[2] = &t.entries[n];
+        for (size_t n = 0; n < 3; n++) {
+            assert_string_equal(all[n]->label ? all[n]->label : "none",
+                                cases[i].label ? cases[i].label : "none");
+            assert_true(all[n]->max_age_ms == cases[i].max_age_ms);
+            assert_int_equal(all[n]->n_rejected, 3);
+        }
+    }
+}
+
 static void a_large_entry(void **state)
 {
     struct kit *k = *state;
@@ -774,6 +820,8 @@ static void read_as_appended(void **state)
     r.answer_n = 10;
     r.entry.replay = true;
     r.entry.cancelled = true;
+    r.entry.label = "monday";
+    r.entry.max_age_ms = 8;
     OK(k, append, &r);
     OK(k, append, &plain);
     take(k, 1, 100);
@@ -783,6 +831,8 @@ static void read_as_appended(void **state)
     assert_string_equal(got.append.entry.client, "c");
     assert_int_equal(got.append.entry.created_at, 1001);
     assert_true(got.append.entry.replay && got.append.entry.cancelled);
+    assert_string_equal(got.append.entry.label, "monday");
+    assert_int_equal(got.append.entry.max_age_ms, 8);
     assert_int_equal(got.append.entry.payload_n, 7);
     assert_memory_equal(got.append.entry.payload, "payload", 7);
     assert_string_equal(got.append.key, "key-1");
@@ -818,6 +868,7 @@ int pp_suite_ingest_queue(const struct pp_ingest_subject *s)
         T(poison_is_set_aside),
         T(cancelled_before_planning),
         T(read_and_listed),
+        T(labels_and_ages),
         T(a_large_entry),
         T(many_at_once),
         T(an_append_wakes),

@@ -235,6 +235,67 @@ static void batches_listed(void **state)
     assert_int_equal(one.req.err, PP_ENOTFOUND);
 }
 
+static void plan_labelled(struct store_kit *k, const char *client, const char *batch, const char *label,
+                          const char *text)
+{
+    struct pp_store_plan *plan = sk_plan_of(k, client, batch, text);
+    plan->label = label;
+    KIT_OK(k, plan, plan);
+}
+
+/* Batches keep their labels, also one that was cancelled before it was planned. */
+static void batches_by_label(void **state)
+{
+    struct store_kit *k = *state;
+    static const char label[] = "\xc3\xbc \"'$;--";
+    static const struct {
+        const char *client, *label;
+        int state;
+        const char *ids;
+    } cases[] = {{NULL, label, -1, "6421"},
+                 {"c1", label, -1, "641"},
+                 {"c3", label, -1, ""},
+                 {"c1", label, PP_BATCH_RUNNING, "4"},
+                 {NULL, label, PP_BATCH_FINISHED, "1"},
+                 {"c1", label, PP_BATCH_CANCELLED, "6"},
+                 {NULL, "another", -1, "5"},
+                 {NULL, "anothe", -1, ""},
+                 {NULL, "ANOTHER", -1, ""},
+                 {NULL, NULL, -1, "654321"}};
+    plan_labelled(k, "c1", "b_1", label, "a: p=stored");
+    plan_labelled(k, "c2", "b_2", label, "a: p");
+    plan_labelled(k, "c1", "b_3", NULL, "a: p");
+    plan_labelled(k, "c1", "b_4", label, "b: q");
+    plan_labelled(k, "c1", "b_5", "another", "c: r");
+    struct pp_store_cancel cancel = {
+        .batch_id = "b_6", .owner = "c1", .label = label, .created_at = 77, .items = 1, .date_ms = k->now};
+    KIT_OK(k, cancel, &cancel);
+    for (int again = 0; again < 2; again++) {
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            for (size_t limit = 1; limit < 7; limit++) {
+                struct pp_store_batches r = {.client = cases[i].client,
+                                             .label = cases[i].label,
+                                             .state = cases[i].state,
+                                             .limit = limit};
+                char ids[16] = "";
+                do {
+                    KIT_OK(k, batches, &r);
+                    for (size_t n = 0; n < r.n; n++) {
+                        strcat(ids, r.batches[n].id + 2);
+                        if (r.label)
+                            assert_string_equal(r.batches[n].label, r.label);
+                        r.after = r.batches[n].id;
+                    }
+                } while (r.more);
+                assert_string_equal(ids, cases[i].ids);
+            }
+        }
+        assert_string_equal(sk_batch(k, "b_2").label, label);
+        assert_null(sk_batch(k, "b_3").label);
+        sk_reopen(k);
+    }
+}
+
 static void rejected_in_parts(void **state)
 {
     struct store_kit *k = *state;
@@ -807,6 +868,7 @@ static const struct CMUnitTest tests[] = {
     T(results_of_few_bytes),
     T(results_filtered),
     T(batches_listed),
+    T(batches_by_label),
     T(rejected_in_parts),
     T(replaying),
     T(clients_do_not_meet),

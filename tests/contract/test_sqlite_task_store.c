@@ -225,6 +225,7 @@ static void lists_of_batches_use_their_indexes(void **state)
         {PP_Q_BATCH_LIST_CLIENT, "batches_client (client=? AND id<?)"},
         {PP_Q_BATCH_LIST_STATE, "batches_state (state=? AND id<?)"},
         {PP_Q_BATCH_LIST_BOTH, "batches_client_state (client=? AND state=? AND id<?)"},
+        {PP_Q_BATCH_LIST_LABEL, "batches_label (label=? AND id<?)"},
     };
     sqlite3 *db;
 
@@ -285,6 +286,7 @@ static void photos_get_canonical_keys(void **state)
     run_sql(k->place, "DROP INDEX tasks_host; ALTER TABLE tasks DROP COLUMN own;"
                       "ALTER TABLE tasks DROP COLUMN until; ALTER TABLE tasks DROP COLUMN code;"
                       "DROP INDEX items_open;"
+                      "DROP INDEX batches_label; ALTER TABLE batches DROP COLUMN label;"
                       "DROP INDEX photos_failed; ALTER TABLE photos DROP COLUMN failed;"
                       "ALTER TABLE photos DROP COLUMN tried;"
                       "ALTER TABLE state DROP COLUMN rekey; PRAGMA user_version=4");

@@ -30,7 +30,7 @@ import subprocess
 import sys
 import threading
 
-from harness import Failed, Lateness, ORIGIN, Pool, Process, check, same, wait_until
+from harness import Failed, HOOKS, Lateness, ORIGIN, Pool, Process, check, same, wait_until
 
 SUPPORT = os.path.join(os.environ.get("PP_SOURCE") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."), "tests", "support")
 sys.path.insert(0, SUPPORT)
@@ -236,7 +236,7 @@ class Fleet:
         base = {"store.url": self.mongo.database(), "coordinator.url": self.redis.url, "blobs.url": f"file:{self.photos}"}
         if self.origin:
             base.update({"fetch.allow_networks": ["127.0.0.0/8"], "fetch.allow_ports": [self.origin.port],
-                         "fetch.resolve": [f"*:{self.origin.port}:127.0.0.1"]})
+                         "fetch.resolve": [f"*:{self.origin.port}:127.0.0.1"], **HOOKS})
         replica = Replica(self.case, name, roles, {**base, **self.config, **(config or {})}, prefix)
         self.replicas.append(replica)
         return replica

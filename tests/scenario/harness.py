@@ -43,6 +43,8 @@ ORIGIN = os.environ.get("PP_ORIGIN", "build/loadtest/origin")
 SLOW = 6  # Timeouts are given for an idle machine. A wait fails only after SLOW times as long.
 SANITIZED = os.environ.get("PP_BUILD") == "asan"
 POLL = 0.02
+# Endpoints of webhooks may be on this machine.
+HOOKS = {"webhooks.allow_networks": ["127.0.0.0/8"], "webhooks.allow_ports": ["1-65535"]}
 SKIP = 77
 
 
@@ -337,7 +339,7 @@ class Pool(Process):
         self.config = {"http.listen": "127.0.0.1:0"}
         if origin:
             self.config.update({"fetch.allow_networks": ["127.0.0.0/8"], "fetch.allow_ports": [origin.port],
-                                "fetch.resolve": [f"*:{origin.port}:127.0.0.1"]})
+                                "fetch.resolve": [f"*:{origin.port}:127.0.0.1"], **HOOKS})
         self.config.update(config or {})
         self.peak_kb = 0
         self.local = threading.local()
@@ -460,11 +462,11 @@ class Pool(Process):
     def put(self, path, data):
         return self.post(path, data, method="PUT")
 
-    def submit(self, client, items, refresh=None, key=None):
-        """Posts a batch, of which every item must be accepted. Returns the batch's id."""
-        data = {"client": client, "items": items}
-        if refresh:
-            data["refresh"] = refresh
+    def submit(self, client, items, key=None, **fields):
+        """Posts a batch with these fields, as refresh="changed". Every item must be accepted. Returns
+        the batch's id.
+        """
+        data = {"client": client, **{k: v for k, v in fields.items() if v}, "items": items}
         answer = self.post("/v1/batches", data, {"Idempotency-Key": key} if key else None, compress=True)
         same(answer.status, 202, f"POST /v1/batches: {answer}")
         same(answer.json["accepted"], len(items), f"accepted of {answer}")

@@ -31,7 +31,6 @@ class KeyedPool(Pool):
     def __init__(self, case, origin, receiver):
         keys = [{"name": "all", "sha256": hashlib.sha256(KEY.encode()).hexdigest(), "scopes": ["submit", "read", "admin"]}]
         super().__init__(case, origin=origin, config={"auth.keys": keys, "clients.rpm": None, "retry.delays": ["100ms"]})
-        self.config["fetch.allow_ports"] = [origin.port, receiver.port]
 
     def request(self, method, path, body=None, headers=None, timeout=30, source=None):
         return super().request(method, path, body, {"Authorization": "Bearer " + KEY, **(headers or {})}, timeout, source)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# scenario: timeout=60 main
+# scenario: build=release timeout=60 main
 """`photopool doctor` beside a running server, with and without webhooks, and with a Redis that is
 not there; `photopool bench` measures, and leaves nothing behind, also after Ctrl-C.
 """

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import threading
 
-from harness import PHOTOPOOL, SLOW, Pool, Process, check, free_port, same, scenario, wait_until
+from harness import HOOKS, PHOTOPOOL, SLOW, Pool, Process, check, free_port, same, scenario, wait_until
 from receiver import Receiver
 
 
@@ -163,7 +163,7 @@ def gap(case):
 
 def webhooks(case):
     receiver = Receiver()
-    pool = FixedPool(case, **{"fetch.allow_networks": ["127.0.0.0/8"], "fetch.allow_ports": ["1-65535"]}).start()
+    pool = FixedPool(case, **HOOKS).start()
     same(run(pool, "webhooks"), "", "none")
     same(on_terminal(pool, "webhooks", "list"), "no webhooks\n", "an empty list, on a terminal")
     made = json.loads(run(pool, "webhooks", "add", "shop", "--url", receiver.url("/shop"), "--client", "42", "--client", "43"))

@@ -101,7 +101,7 @@ class Here:
         self.kafka = KafkaCluster(case, TOPIC)
         self.origin = Origin(case, hosts="*.example delay=20-200 bytes=600-2000")
         self.fleet = Fleet(case, origin=self.origin, apis=2, ingests=1, workers=1, delivers=2, redis=RedisServers(case, False, "--fsync", FSYNC), config={
-            "clients.rpm": None, "worker.lease": "5s", "blobs.fsync": "off", "fetch.allow_ports": [self.origin.port, self.hook.port],
+            "clients.rpm": None, "worker.lease": "5s", "blobs.fsync": "off",
             "kafka.brokers": self.kafka.brokers, "kafka.topic": TOPIC})
         self.fleet.own = ["mongo", "redis"]
         self.fleet.config["amqp.url"] = self.rabbit.wait_up().url

@@ -232,7 +232,7 @@ def table():
     """
     with open(os.path.join(ROOT, "lib", "api", "endpoints.h"), encoding="utf-8") as f:
         text = f.read()
-    rows = re.findall(r'^ +X\((\w+), "([^"]+)", (\w+), ([\w |]+), (PP_PAGE ?)?(?:"([^"]*)")?,\s+\w+\)', text, re.M)
+    rows = re.findall(r'^ +X\((\w+), "([^"]+)", (\w+), ([\w |]+), (PP_PAGE ?)?(?:"([^"]*)")?,[\s\\]+\w+\)', text, re.M)
     same(len(rows), len(re.findall(r'^ +X\(\w+, "/', text, re.M)), "rows of the table that were understood")
     return [(method, path, scope, set(flags.split(" | ")), (("limit after " if page else "") + params).replace("*", "").split())
             for method, path, scope, flags, page, params in rows]
@@ -327,6 +327,14 @@ def batches(r):
     api("getBatch", again["batch_id"])
     api("getBatch", again["batch_id"], key="bound")
     api("getBatch", r.nobody["id"], due=404, code="not_found")
+    api("getBatch", r.nobody["id"], query=[("wait", 60)], due=404, code="not_found")
+    api("getBatch", again["batch_id"], query=[("wait", 61)], due=400, code="bad_parameter")
+    named = [("client", "42"), ("label", "monday"), ("max_age", "30d")]
+    third = api("postBatch", raw=lines, ctype=NDJSON, query=named, due=202)["batch_id"]
+    wait_until(lambda: api("getBatch", third, query=[("wait", 10)])["state"] == "finished", 60, "a call that waits for the batch")
+    same([b["batch_id"] for b in api("listBatches", query=[("label", "monday")])["batches"]], [third], "batches by label")
+    api("listBatches", query=[("label", "a\n")], due=400, code="bad_parameter")
+    api("postBatch", body={"client": "42", "items": items, "label": ""}, due=422, code="bad_value", refused="form")
     page = api("listBatches", query=[("client", "42"), ("state", "finished"), ("limit", 1)])
     check(page["next"], "a second page")
     api("listBatches", query=[("client", "42"), ("state", "finished"), ("limit", 1), ("after", page["next"])])
@@ -877,7 +885,7 @@ class Run:
             "http.max_body": "1MiB", "http.max_items": 100, "http.metrics_public": False,
             "auth.keys": [{"name": name, "sha256": hashlib.sha256(name.encode()).hexdigest(), "scopes": scopes, **({"client": "42"} if name == "bound" else {})}
                           for name, scopes in KEYS.items()]})
-        self.pool.config["fetch.allow_ports"] += [self.receiver.server.server_port, self.closed_port, 80]
+        self.pool.config["fetch.allow_ports"] += [self.closed_port, 80]
         self.pool.start()
         self.validator = Validator()
         document, messages = (self.document(name) for name in ("openapi.json", "asyncapi.json"))

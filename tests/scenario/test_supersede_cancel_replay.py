@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 # scenario: timeout=120 main
 """What callers do to batches: a newer list of an item, DELETE, replay, the same Idempotency-Key
-after a kill -9, the modes of refresh, items without photos, URLs that occur twice, failures after
-which a URL is skipped.
+after a kill -9, the modes of refresh, photos that are too old, labels, calls that wait for a batch,
+items without photos, URLs that occur twice, failures after which a URL is skipped.
 """
+import datetime
+import time
+
 from harness import Origin, Pool, check, outcomes, same, scenario, wait_until
 
 HOSTS = """
@@ -143,6 +146,35 @@ def refresh(r):
     same(r.pool.post("/v1/batches", {"client": "42", "refresh": "sometimes", "items": []}).status // 100, 4, "an unknown refresh")
 
 
+def max_age(r):
+    urls = [r.url("etag2"), r.url("plain2")]
+    first = r.run(r.item("g1", *urls))
+    times = [x["fetched_at"] for x in first[0]["data"]["photos"]]
+    fetched = max(datetime.datetime.strptime(t, "%Y-%m-%dT%H:%M:%S.%f%z").timestamp() for t in times)
+    young = r.run(r.item("g2", *urls), max_age="1h")
+    same([x["fetched_at"] for x in young[0]["data"]["photos"]], times, "photos that are young enough")
+    same((len(r.requests("etag2")), len(r.requests("plain2"))), (1, 1), "requests for photos that are young enough")
+    wait_until(lambda: time.time() > fetched + 1.1, 10, "the photos are older than a second")
+    old = r.run(r.item("g3", *urls), max_age="1s")
+    same(outcomes(old), {("g3", 0): ("unchanged", None), ("g3", 1): ("unchanged", None)}, "photos that are too old")
+    same([x["status"] for x in r.requests("etag2")], [200, 304], "one conditional request")
+    same([x["status"] for x in r.requests("plain2")], [200, 200], "a photo without validators is fetched again")
+
+
+def label(r):
+    first = r.pool.submit("42", [r.item("l1", r.url("ok-l1"))], label="monday „import“")
+    r.pool.submit("42", [r.item("l2", r.url("ok-l2"))], label="tuesday")
+    wait_until(lambda: r.pool.get_json(f"/v1/batches/{first}?wait=10")["state"] == "finished", 60, "a call that waits for the end")
+    same(r.pool.batch(first)["label"], "monday „import“", "the label of a batch")
+    query = "?label=monday+%E2%80%9Eimport%E2%80%9C"
+    same([b["batch_id"] for b in r.pool.page_all("/v1/batches" + query, "batches")], [first], "batches with the label")
+    stalls = r.pool.submit("42", [r.item("l3", r.url("stall-l3"))], label="tuesday")
+    same(r.pool.get_json(f"/v1/batches/{stalls}?wait=1")["state"], "running", "a batch that takes longer than the call waits")
+    r.pool.request("DELETE", f"/v1/batches/{stalls}")
+    same(r.pool.get_json(f"/v1/batches/{stalls}?wait=10")["state"], "cancelled", "a cancelled batch")
+    same(r.pool.get(f"/v1/batches/{stalls}?wait=61").status, 400, "a wait that is too long")
+
+
 def twice(r):
     results = r.run(r.item("none"), r.item("t1", r.url("twice"), r.url("twice"), r.url("twice")), r.item("t2", r.url("twice")))
     same(statuses(results), {"none": "complete", "t1": "complete", "t2": "complete"}, "items")
@@ -171,7 +203,7 @@ def skipped(r):
 
 def test_supersede_cancel_replay(case):
     r = Run(case)
-    for part in (supersede, cancel, replay, idempotency, refresh, twice, skipped):
+    for part in (supersede, cancel, replay, idempotency, refresh, max_age, label, twice, skipped):
         part(r)
         print(part.__name__, flush=True)
     r.pool.stop()

@@ -12,7 +12,7 @@ import json
 import os
 from datetime import datetime
 
-from harness import Pool, check, same, scenario, wait_until
+from harness import HOOKS, Pool, check, same, scenario, wait_until
 from receiver import ENDLESS, Judge, Receiver, Reply
 
 
@@ -62,7 +62,7 @@ class Here:
 
     def __init__(self, case):
         self.case, self.receiver, self.judge = case, Receiver(), Judge(case)
-        self.pool = Pool(case, config={"fetch.allow_networks": ["127.0.0.0/8"], "fetch.allow_ports": ["1-65535"]}).start()
+        self.pool = Pool(case, config=HOOKS).start()
 
     def endpoint(self, name, answers=204, **more):
         self.receiver.answers["/" + name] = answers
@@ -306,7 +306,7 @@ def killed(case):
 
 
 def policy(case):
-    """Without fetch.allow_networks photopool must not reach a private address, by any name. And an
+    """Without webhooks.allow_networks photopool must not reach a private address, by any name. And an
     endpoint that was deleted with a delivery in flight must not delay a shutdown.
     """
     receiver, held = here.receiver, Reply(500, held=True)
@@ -316,7 +316,7 @@ def policy(case):
     same(here.pool.request("DELETE", "/v1/webhooks/deleted?force=true").status, 204, "DELETE")
     held.release()
     here.pool.stop()
-    pool = Pool(case, config={"fetch.allow_ports": ["1-65535"], "fetch.resolve": [f"inside.example:{receiver.port}:127.0.0.1"]}).start()
+    pool = Pool(case, config={"webhooks.allow_ports": ["1-65535"], "fetch.allow_networks": ["127.0.0.0/8"], "fetch.resolve": [f"inside.example:{receiver.port}:127.0.0.1"]}).start()
     for url in (receiver.url("/"), "http://[::1]:9/", "http://0x7f000001/", "http://169.254.169.254/latest", "ftp://shop.example/", "nonsense"):
         answer = pool.put("/v1/webhooks/inside", {"url": url, "secret": new_secret()})
         same((answer.status, answer.json["code"], answer.json["field"]), (422, "bad_value", "url"), f"PUT of {url}: {answer}")
@@ -324,9 +324,9 @@ def policy(case):
     finish(pool, "any")
     row = the_attempt(pool, "inside")
     same((row["status"], row["http_status"]), ("pending", None), f"a delivery to a forbidden address: {row}")
-    check("fetch.allow_networks" in row["error"], f"the reason: {row}")
+    check("webhooks.allow_networks" in row["error"], f"the reason: {row}")
     answer = pool.post("/v1/webhooks/inside/test", {}).json
-    check(not answer["delivered"] and "fetch.allow_networks" in answer["error"], f"a test: {answer}")
+    check(not answer["delivered"] and "webhooks.allow_networks" in answer["error"], f"a test: {answer}")
     same(receiver.got("/inside"), [], "requests")
     pool.stop()
 

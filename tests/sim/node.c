@@ -56,6 +56,7 @@ static void set_params(struct sim_part *part)
     struct pp_params *p = &part->params;
 
     *p = (struct pp_params){.policy = {.ports = web, .n_ports = 2},
+                            .webhook_policy = {.ports = web, .n_ports = 2},
                             .max_bytes = 1 << 20,
                             .max_pixels = 100000000,
                             .max_redirects = 5,

@@ -80,6 +80,7 @@ static void keep_entry(struct fake_ingest *f, const struct pp_ingest_append *r, 
     *e = (struct fake_entry){.entry = r->entry, .answer_n = r->answer_n};
     e->entry.batch_id = strdup(r->entry.batch_id);
     e->entry.client = strdup(r->entry.client);
+    e->entry.label = r->entry.label ? strdup(r->entry.label) : NULL;
     void *payload = malloc(r->entry.payload_n + 1);
     memcpy(payload, r->entry.payload, r->entry.payload_n);
     e->entry.payload = payload;
@@ -129,7 +130,7 @@ static enum pp_err ingest_list(struct pp_ingest_queue *q, struct pp_ingest_list 
         if ((r->client && strcmp(r->client, e->client) != 0) ||
             (r->after && strcmp(e->batch_id, r->after) >= 0))
             continue;
-        r->more = r->n == r->limit;
+        r->more = r->n == r->limit || (f->page_max > 0 && r->n == f->page_max);
         if (r->more)
             break;
         r->entries[r->n++] = *e;
@@ -185,6 +186,7 @@ void fake_ingest_close(struct fake_ingest *f)
     for (size_t i = 0; i < f->n; i++) {
         free((char *)f->entries[i].entry.batch_id);
         free((char *)f->entries[i].entry.client);
+        free((char *)f->entries[i].entry.label);
         free((char *)f->entries[i].entry.payload);
     }
     pp_timer_close(f->back.timer);
@@ -208,6 +210,9 @@ STORE(store_batch, pp_store_batch)
     const struct pp_batch *b = find_batch(F, r->batch_id, r->client);
     if (b)
         r->batch = *b;
+    if (b && F->finish_after > 0 && --F->finish_after == 0)
+        ((struct pp_batch *)b)->state = PP_BATCH_FINISHED;
+    F->batch_reads++;
     return fake_later(&F->back, &r->req, F->err ? F->err : b ? PP_OK : PP_ENOTFOUND);
 }
 
@@ -217,6 +222,7 @@ STORE(store_batches, pp_store_batches)
     for (size_t i = F->n_batches; i-- > 0;) {
         const struct pp_batch *b = &F->batches[i];
         if ((r->client && strcmp(r->client, b->client) != 0) ||
+            (r->label && (!b->label || strcmp(r->label, b->label) != 0)) ||
             (r->state >= 0 && (int)b->state != r->state) || (r->after && strcmp(b->id, r->after) >= 0))
             continue;
         r->more = r->n == r->limit;

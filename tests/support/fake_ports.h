@@ -39,6 +39,7 @@ struct fake_ingest {
     enum pp_err write_err; /* how probes that write end */
     struct pp_ingest_stats stats;
     unsigned unseen; /* this many requests for an entry do not find it */
+    size_t page_max; /* a list has at most this many entries; 0: as many as are asked for */
 };
 
 struct fake_store {
@@ -49,6 +50,9 @@ struct fake_store {
     enum pp_err err_after_cancel;      /* becomes `err` when a batch is cancelled */
     struct pp_batch batches[FAKE_MAX]; /* the batches of the store, oldest first */
     size_t n_batches;
+    /* Not 0: the batch that is read is FINISHED after this many reads of a batch. */
+    size_t finish_after;
+    size_t batch_reads; /* number of reads of a batch */
     /* the items of the store in the order of seq, for requests of results and of items */
     struct pp_item items[FAKE_MAX];
     size_t n_items;

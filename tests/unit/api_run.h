@@ -72,6 +72,7 @@ static inline int api_open(void **state)
         .tiers = {{1000, 4}, {5000, 4}, {30000, 4}},
         .n_tiers = 3,
         .policy = {.ports = ports, .n_ports = 2},
+        .webhook_policy = {.ports = ports, .n_ports = 2},
         .client_rpm = 600,
         .ladder_max_ms = 86400000,
         .client_concurrency = 16,

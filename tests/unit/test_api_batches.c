@@ -349,7 +349,7 @@ static void a_planned_batch(void **state)
     t->store.batches[t->store.n_batches++] = planned(ID_A, "42", PP_BATCH_RUNNING);
     assert_int_equal(api_get(t, batch_path(ID_A, "")), 200);
     json_t *expected = json_loads(
-        "{\"batch_id\":\"" ID_A "\",\"client\":\"42\",\"state\":\"running\","
+        "{\"batch_id\":\"" ID_A "\",\"client\":\"42\",\"label\":null,\"state\":\"running\","
         "\"created_at\":\"1970-01-01T00:00:01.000Z\",\"finished_at\":null,"
         "\"items\":{\"total\":10,\"open\":3,\"complete\":1,\"partial\":2,\"failed\":3,\"superseded\":0,"
         "\"cancelled\":1,\"rejected\":250},\"photos\":{\"total\":20,\"open\":3,\"stored\":5,\"unchanged\":0,"

@@ -117,9 +117,18 @@ static const struct sample samples[] = {
      {"status", "--client", "42", "--state", "running"},
      {{200, NULL, "{\"batches\":[" BATCH "],\"next\":null}"}},
      .width = TERMINAL,
-     .out = "b_1    42      \033[32mfinished\033[0m  2026-11-20 10:00:00    2/2     4/4    -  "
+     .out = "b_1    42      -      \033[32mfinished\033[0m  2026-11-20 10:00:00    2/2     4/4    -  "
             "\033[31m1 http_404\033[0m\r\n",
      .request = {"GET /v1/batches?client=42&state=running&limit=20"}},
+    {"batches with a label",
+     pp_cmd_status,
+     {"status", "--label", "monday import"},
+     {{200, NULL,
+       "{\"batches\":[{\"batch_id\":\"b_1\",\"client\":\"42\",\"label\":\"monday import\",\"state\":"
+       "\"running\"}],\"next\":null}"}},
+     .width = TERMINAL,
+     .out = "b_1    42      monday import  ",
+     .request = {"GET /v1/batches?label=monday%20import&limit=20"}},
     {"a batch that needs more than a terminal has: names and failures are whole",
      pp_cmd_status,
      {"status"},

@@ -135,7 +135,7 @@ static void networks_of_this_machine_are_a_warning(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct pp_finding f = {.check = ""};
         const struct pp_config_strings networks = {&cases[i].network, cases[i].network ? 1 : 0};
-        pp_doctor_policy(&f, &networks, &ports);
+        pp_doctor_policy(&f, "fetch", &networks, &ports);
         if (f.state != cases[i].state || !strstr(f.found, cases[i].found))
             fail_msg("%s: %d %s", cases[i].network, f.state, f.found);
         assert_int_equal(f.remedy[0] == '\0', f.state == PP_DOCTOR_OK);

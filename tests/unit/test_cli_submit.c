@@ -83,11 +83,15 @@ static void batches(void **state)
     char key[64], first[64];
     (void)state;
     submit(s, &r, "{\"id\":1}\n\n{\"id\":2}\n{\"id\":3}", 0,
-           (const char *[]){"--client", "42", "--refresh", "always", "--batch-size", "2", NULL});
+           (const char *[]){"--client", "42", "--refresh", "always", "--batch-size", "2", "--label",
+                            "a b&\xc3\xbc", "--max-age", "30d", NULL});
     expect(&r, 0, "{\"type\":\"summary\",\"batch_ids\":[\"b_1\",\"b_2\"],\"accepted\":3,\"rejected\":0}\n",
            NULL);
     assert_int_equal(fake_http_count(s), 2);
-    assert_true(fake_http_was(s, 0, "POST /v1/batches?client=42&refresh=always"));
+    assert_true(
+        fake_http_was(s, 0, "POST /v1/batches?client=42&label=a%20b%26%C3%BC&refresh=always&max_age=30d"));
+    assert_true(
+        fake_http_was(s, 1, "POST /v1/batches?client=42&label=a%20b%26%C3%BC&refresh=always&max_age=30d"));
     char *body = body_of(s, 0);
     assert_string_equal(body, "{\"id\":1}\n{\"id\":2}\n");
     free(body);
@@ -285,6 +289,8 @@ static void usage(void **state)
         {"{}",
          {"--client", "42", "--refresh", "never"},
          "--refresh takes known, changed or always, not \"never\""},
+        {"{}", {"--client", "42", "--max-age", "30"}, "--max-age takes a duration such as 30d, not \"30\""},
+        {"{}", {"--client", "42", "--label", ""}, "--label takes 1 to 128 bytes"},
         {"{}", {"--client", "42", "--format", "xml"}, "--format takes auto, ndjson, json or csv"},
         {"{}", {"--client", "42", "--idempotency-key", "a b"}, "visible ASCII"},
         {"{}", {"--client", "42", "--batch-size", "10001"}, "--batch-size takes a number from 1 to 10000"},
@@ -297,7 +303,7 @@ static void usage(void **state)
         {"{\"client\":17,\"items\":[]}", {NULL}, "\"client\" is no text"},
         {"{\"client\":\"42\",\"photos\":[]}",
          {NULL},
-         "a batch has client, refresh and items, not \"photos\""},
+         "a batch has client, label, refresh, max_age and items, not \"photos\""},
     };
     struct fake_http *s = fake_http_open(NULL, 0);
     (void)state;
@@ -322,10 +328,12 @@ static void batch_object(void **state)
     struct fake_http *s = fake_http_open(script, 1);
     struct cli_run r;
     (void)state;
-    submit(s, &r, "{\"client\":\"43\",\"refresh\":\"changed\",\"items\":[{\"id\":\"a\"}]}", 0,
-           (const char *[]){NULL});
+    submit(s, &r,
+           "{\"client\":\"43\",\"refresh\":\"changed\",\"label\":\"l\",\"max_age\":\"1d\",\"items\":[{"
+           "\"id\":\"a\"}]}",
+           0, (const char *[]){NULL});
     assert_int_equal(r.code, 0);
-    assert_true(fake_http_was(s, 0, "POST /v1/batches?client=43&refresh=changed"));
+    assert_true(fake_http_was(s, 0, "POST /v1/batches?client=43&label=l&refresh=changed&max_age=1d"));
     cli_run_fini(&r);
     fake_http_close(s);
 }

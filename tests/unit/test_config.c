@@ -1,8 +1,8 @@
 /* Tests the configuration: types, sources, errors, printed forms, reference page, example files. */
 #include "base/text.h"
+#include "base/units.h"
 #include "config/config.h"
 #include "config/params.h"
-#include "config/units.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

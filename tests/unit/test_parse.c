@@ -85,6 +85,8 @@ static void a_batch_is_taken(void **state)
     assert_false(out.refused);
     assert_string_equal(out.client, "42");
     assert_int_equal(out.refresh, PP_REFRESH_CHANGED);
+    assert_string_equal(out.label, "");
+    assert_int_equal(out.max_age_ms, 0);
     assert_int_equal(out.n_items, 2);
     assert_int_equal(out.n_photos, 2);
     assert_string_equal(out.rejected.p, "[]");
@@ -115,6 +117,10 @@ static void items_may_come_first_and_refresh_is_known_by_default(void **state)
     assert_string_equal(out.client, "Shop_1-x");
     assert_int_equal(out.refresh, PP_REFRESH_KNOWN);
     assert_int_equal(out.n_items, 1);
+    parse("{\"max_age\":\"2h\",\"items\":[],\"label\":\"\\u00fc\",\"client\":\"1\"}");
+    assert_false(out.refused);
+    assert_string_equal(out.label, "\xc3\xbc");
+    assert_int_equal(out.max_age_ms, 7200000);
     parse("{\"it\\u0065ms\":[],\"client\":\"1\"}"); /* an escaped key is the same key */
     assert_false(out.refused);
 }
@@ -159,6 +165,13 @@ static void documents_are_refused(void **state)
          PP_API_BAD_CLIENT, "client"},
         {"{\"client\":\"1\",\"refresh\":\"often\",\"items\":[]}", PP_API_BAD_VALUE, "refresh"},
         {"{\"client\":\"1\",\"refresh\":null,\"items\":[]}", PP_API_BAD_TYPE, "refresh"},
+        {"{\"client\":\"1\",\"label\":17,\"items\":[]}", PP_API_BAD_TYPE, "label"},
+        {"{\"client\":\"1\",\"label\":{},\"items\":[]}", PP_API_BAD_TYPE, "label"},
+        {"{\"client\":\"1\",\"label\":\"\",\"items\":[]}", PP_API_BAD_VALUE, "label"},
+        {"{\"client\":\"1\",\"label\":\"\\u007f\",\"items\":[]}", PP_API_BAD_VALUE, "label"},
+        {"{\"client\":\"1\",\"label\":\"a\",\"label\":\"b\",\"items\":[]}", PP_API_BAD_JSON, ""},
+        {"{\"client\":\"1\",\"max_age\":\"30\",\"items\":[]}", PP_API_BAD_VALUE, "max_age"},
+        {"{\"client\":\"1\",\"max_age\":\"0s\",\"items\":[]}", PP_API_BAD_VALUE, "max_age"},
         {"{\"client\":\"1\",\"$where\":{},\"items\":[]}", PP_API_UNKNOWN_FIELD, "$where"},
         {"{\"client\":\"1\",\"items\":[{},{},{},{},{},{},{},{},{},{},{}]}", PP_API_TOO_MANY_ITEMS, "items"},
     };

@@ -61,8 +61,8 @@ static void every_record_under_every_refresh(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int refresh = PP_REFRESH_KNOWN; refresh <= PP_REFRESH_ALWAYS; refresh++)
             for (int replay = 0; replay < 2; replay++) {
-                struct pp_plan_decision d =
-                    pp_plan_decide((enum pp_refresh)refresh, replay, cases[i].photo, LADDER_MAX, NOW);
+                const struct pp_plan_rule rule = {.refresh = (enum pp_refresh)refresh, .replay = replay};
+                struct pp_plan_decision d = pp_plan_decide(&rule, cases[i].photo, LADDER_MAX, NOW);
                 int expected = replay ? cases[i].replay[refresh] : cases[i].plain[refresh];
                 if ((int)d.what != expected)
                     print_message("case %zu, %d, %d\n", i, refresh, replay);
@@ -72,12 +72,49 @@ static void every_record_under_every_refresh(void **state)
             }
 }
 
+static const struct pp_plan_rule known = {.refresh = PP_REFRESH_KNOWN},
+                                 changed = {.refresh = PP_REFRESH_CHANGED};
+
+/* Returns the decision for a stored photo that was fetched `age` ms before NOW. */
+static enum pp_plan_what decide_aged(enum pp_refresh refresh, int64_t max_age_ms,
+                                     const struct pp_photo *stored, int64_t age)
+{
+    const struct pp_plan_rule rule = {.refresh = refresh, .max_age_ms = max_age_ms};
+    struct pp_photo photo = *stored;
+
+    photo.fetched_at = NOW - age;
+    return pp_plan_decide(&rule, &photo, LADDER_MAX, NOW).what;
+}
+
+/* A photo that is exactly max_age old is young enough, also one from the future. Without max_age no
+ * photo is too old. */
+static void a_known_photo_may_be_too_old(void **state)
+{
+    (void)state;
+    assert_int_equal(decide_aged(PP_REFRESH_KNOWN, 1000, &etag, 1000), K);
+    assert_int_equal(decide_aged(PP_REFRESH_KNOWN, 1000, &etag, 1001), C);
+    assert_int_equal(decide_aged(PP_REFRESH_KNOWN, 1000, &etag, -5000), K);
+    assert_int_equal(decide_aged(PP_REFRESH_KNOWN, 1, &etag, 0), K);
+    assert_int_equal(decide_aged(PP_REFRESH_KNOWN, 0, &etag, NOW), K);
+    assert_int_equal(decide_aged(PP_REFRESH_KNOWN, INT64_MAX, &etag, NOW), K);
+}
+
+/* An old photo is treated as `changed` treats it. The other values of refresh take no notice. */
+static void an_old_photo_is_as_with_changed(void **state)
+{
+    (void)state;
+    assert_int_equal(decide_aged(PP_REFRESH_KNOWN, 1000, &bare, 1001), F);
+    assert_int_equal(decide_aged(PP_REFRESH_KNOWN, 1000, &gone, 1000), K);
+    assert_int_equal(decide_aged(PP_REFRESH_KNOWN, 1000, &gone, 1001), S);
+    assert_int_equal(decide_aged(PP_REFRESH_CHANGED, 1000, &etag, 10), C);
+    assert_int_equal(decide_aged(PP_REFRESH_ALWAYS, 1000, &etag, 10), F);
+}
+
 static void without_a_ladder_nothing_is_skipped(void **state)
 {
     (void)state;
-    assert_int_equal(pp_plan_decide(PP_REFRESH_KNOWN, false, &twice, 0, NOW).what, PP_PLAN_FETCH);
-    assert_int_equal(pp_plan_decide(PP_REFRESH_CHANGED, false, &gone, 0, NOW).what,
-                     PP_PLAN_FETCH_CONDITIONAL);
+    assert_int_equal(pp_plan_decide(&known, &twice, 0, NOW).what, PP_PLAN_FETCH);
+    assert_int_equal(pp_plan_decide(&changed, &gone, 0, NOW).what, PP_PLAN_FETCH_CONDITIONAL);
 }
 
 /* A skipped import says how many more are skipped before the host is asked again. */
@@ -87,7 +124,7 @@ static void skips_that_are_left(void **state)
     for (uint16_t skips = 0; skips < 4; skips++) {
         const struct pp_photo photo = {
             .found = true, .fail_code = 404, .fail_streak = 5, .skips = skips, .failed_at = NOW - 1};
-        struct pp_plan_decision d = pp_plan_decide(PP_REFRESH_KNOWN, false, &photo, LADDER_MAX, NOW);
+        struct pp_plan_decision d = pp_plan_decide(&known, &photo, LADDER_MAX, NOW);
         assert_int_equal(d.what, PP_PLAN_SKIP);
         assert_int_equal(d.skips_left, 3 - skips);
     }
@@ -95,8 +132,9 @@ static void skips_that_are_left(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_record_under_every_refresh),
-                                       cmocka_unit_test(without_a_ladder_nothing_is_skipped),
-                                       cmocka_unit_test(skips_that_are_left)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_record_under_every_refresh), cmocka_unit_test(a_known_photo_may_be_too_old),
+        cmocka_unit_test(an_old_photo_is_as_with_changed),
+        cmocka_unit_test(without_a_ladder_nothing_is_skipped), cmocka_unit_test(skips_that_are_left)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,7 +57,7 @@ static int setup(void **state)
     k->loop = pp_loop_open();
     pp_test_clock_hold(k->loop);
     pp_rng_seed(&k->rng, 1);
-    k->params.policy = (struct pp_address_policy){.ports = ports, .n_ports = 1};
+    k->params.webhook_policy = (struct pp_address_policy){.ports = ports, .n_ports = 1};
     fake_outbox_open(&k->store, k->loop);
     fake_deliveries_open(&k->deliveries, k->loop);
     fake_fetcher_init(&k->fetcher);

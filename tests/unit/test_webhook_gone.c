@@ -142,8 +142,8 @@ static int setup(void **state)
                                  .created_at = 1,
                                  .version = 1};
     k->status = 410;
-    k->params.policy.ports = web;
-    k->params.policy.n_ports = 1;
+    k->params.webhook_policy.ports = web;
+    k->params.webhook_policy.n_ports = 1;
     k->params.max_posts = 4;
     k->answer = pp_timer_open(k->loop, on_answer, k);
     k->lease = pp_election_open(

@@ -22,8 +22,10 @@
 struct pp_ingest_entry {
     const char *batch_id;
     const char *client;
+    const char *label; /* the caller's name for the batch; NULL: none */
     enum pp_refresh refresh;
-    bool replay; /* true: photos with a recorded failure are fetched again */
+    int64_t max_age_ms; /* known photos that were fetched longer ago are asked for; 0: none is too old */
+    bool replay;        /* true: photos with a recorded failure are fetched again */
     int64_t created_at;
     uint32_t n_items, n_rejected; /* numbers of items that were accepted, and rejected */
     uint64_t n_photos;

@@ -87,6 +87,7 @@ struct pp_store_plan {
     struct pp_req req;
     const char *client;
     const char *batch_id;
+    const char *label; /* NULL: none */
     enum pp_refresh refresh;
     int64_t batch_created_at;
     /* numbers of the whole batch, not only of this call */
@@ -293,6 +294,7 @@ struct pp_store_batch {
 struct pp_store_batches { /* reads a page of batches, newest first */
     struct pp_req req;
     const char *client; /* reads only batches of this client; NULL: of all clients */
+    const char *label;  /* reads only batches with this label; NULL: with any label, or none */
     int state;          /* reads only batches in this enum pp_batch_state; -1: in any state */
     /* continues after this batch id (ids sort by time); NULL: starts with the newest */
     const char *after;
@@ -325,7 +327,7 @@ struct pp_store_cancel {
     const char *client; /* cancels only a batch of this client; NULL: of any client */
     /* These fields describe a batch that still waits in the ingest queue, so that the store can
      * record it as cancelled. created_at 0: the batch must be in the store. */
-    const char *owner;
+    const char *owner, *label;
     enum pp_refresh refresh;
     int64_t created_at;
     uint64_t items, photos, rejected;

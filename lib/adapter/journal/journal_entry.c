@@ -84,8 +84,9 @@ bool jq_is_other(const struct pp_ingest_append *r, const char *answer, size_t n)
 
 struct jq_entry *jq_entry_new(const struct pp_ingest_entry *from)
 {
-    size_t id_n = strlen(from->batch_id) + 1, client_n = strlen(from->client) + 1;
-    struct jq_entry *e = calloc(1, sizeof *e + id_n + client_n);
+    size_t id_n = strlen(from->batch_id) + 1, client_n = strlen(from->client) + 1,
+           label_n = from->label ? strlen(from->label) + 1 : 0;
+    struct jq_entry *e = calloc(1, sizeof *e + id_n + client_n + label_n);
     if (!e)
         return NULL;
     memcpy(e->batch_id, from->batch_id, id_n);
@@ -93,6 +94,8 @@ struct jq_entry *jq_entry_new(const struct pp_ingest_entry *from)
     e->e = *from;
     e->e.batch_id = e->batch_id;
     e->e.client = e->batch_id + id_n;
+    if (from->label)
+        e->e.label = memcpy(e->batch_id + id_n + client_n, from->label, label_n);
     e->e.payload = NULL;
     e->e.payload_n = 0;
     return e;
@@ -240,5 +243,6 @@ enum pp_err jq_entry_copy(struct pp_arena *a, const struct jq_entry *e, struct p
     *out = e->e;
     out->batch_id = pp_arena_strdup(a, e->e.batch_id);
     out->client = pp_arena_strdup(a, e->e.client);
-    return out->batch_id && out->client ? PP_OK : PP_ENOMEM;
+    out->label = e->e.label ? pp_arena_strdup(a, e->e.label) : NULL;
+    return out->batch_id && out->client && (out->label || !e->e.label) ? PP_OK : PP_ENOMEM;
 }

@@ -47,8 +47,9 @@ bool pp_mi_set_valid(struct pp_memory_ingest *s, int64_t valid_ms)
 
 static struct pp_mi_body *new_body(const struct pp_ingest_append *r)
 {
-    size_t n = r->entry.payload_n, key_n = r->key ? strlen(r->key) + 1 : 0;
-    struct pp_mi_body *b = malloc(sizeof *b + n + key_n);
+    size_t n = r->entry.payload_n, key_n = r->key ? strlen(r->key) + 1 : 0,
+           label_n = r->entry.label ? strlen(r->entry.label) + 1 : 0;
+    struct pp_mi_body *b = malloc(sizeof *b + n + key_n + label_n);
 
     if (!b)
         return NULL;
@@ -59,6 +60,8 @@ static struct pp_mi_body *new_body(const struct pp_ingest_append *r)
         memcpy(b->bytes, r->entry.payload, n);
     if (r->key)
         memcpy(b->bytes + n, r->key, key_n);
+    if (r->entry.label)
+        b->e.label = memcpy(b->bytes + n + key_n, r->entry.label, label_n);
     return b;
 }
 

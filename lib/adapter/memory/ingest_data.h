@@ -68,7 +68,7 @@ struct pp_mi_planner { /* the name of a planner; it stays until the server is fr
 struct pp_mi_body {           /* what only an entry has that is not DONE */
     struct pp_ingest_entry e; /* as appended, except cancelled */
     const char *key;          /* NULL: none */
-    char bytes[];             /* payload and key */
+    char bytes[];             /* payload, key and label */
 };
 
 struct pp_mi_vary { /* what operations change of a row */

@@ -11,11 +11,13 @@ enum pp_err pp_mi_copy_entry(struct pp_arena *a, const struct pp_mi_row *row, bo
     *out = *e;
     out->batch_id = pp_arena_strdup(a, row->batch_id);
     out->client = pp_arena_strdup(a, e->client);
+    out->label = e->label ? pp_arena_strdup(a, e->label) : NULL;
     out->payload = payload ? pp_arena_copy(a, e->payload, e->payload_n) : NULL;
     out->payload_n = payload ? e->payload_n : 0;
     out->cancelled = row->v.cancelled;
     out->deliveries = row->v.deliveries;
-    return out->batch_id && out->client && (out->payload || !payload) ? PP_OK : PP_ENOMEM;
+    bool ok = out->batch_id && out->client && (out->label || !e->label) && (out->payload || !payload);
+    return ok ? PP_OK : PP_ENOMEM;
 }
 
 /* Returns the row of an entry, which is not acked; NULL: there is none. */
@@ -78,11 +80,14 @@ bool pp_mi_copy_append(struct pp_ingest_append *r, struct pp_arena *a)
 
     e->batch_id = pp_arena_strdup(a, e->batch_id);
     e->client = pp_arena_strdup(a, e->client);
+    bool no_label = !e->label;
+    e->label = no_label ? NULL : pp_arena_strdup(a, e->label);
     e->payload = pp_arena_copy(a, e->payload ? e->payload : "", e->payload_n);
     r->answer = pp_arena_copy(a, r->answer ? r->answer : "", r->answer_n);
     bool no_key = !r->key;
     r->key = no_key ? NULL : pp_arena_strdup(a, r->key);
-    return e->batch_id && e->client && e->payload && r->answer && (no_key || r->key);
+    return e->batch_id && e->client && (no_label || e->label) && e->payload && r->answer &&
+           (no_key || r->key);
 }
 
 /* --- ack, poison, cancel --- */

@@ -27,6 +27,7 @@ static bool read_batch(struct pp_arena *a, const struct pp_ms_batch *b, struct p
 {
     *out = (struct pp_batch){.id = pp_arena_strdup(a, b->id),
                              .client = pp_arena_strdup(a, b->client->name),
+                             .label = b->label[0] ? pp_arena_strdup(a, b->label) : NULL,
                              .state = state_of(b),
                              .refresh = b->refresh,
                              .created_at = b->created_at,
@@ -36,7 +37,7 @@ static bool read_batch(struct pp_arena *a, const struct pp_ms_batch *b, struct p
                              .items_rejected = b->items_rejected,
                              .errors = pp_arena_array(a, b->n_errors, sizeof *out->errors),
                              .n_errors = b->n_errors};
-    if (!out->id || !out->client || !out->errors)
+    if (!out->id || !out->client || (b->label[0] && !out->label) || !out->errors)
         return false;
     if (b->n_errors > 0)
         memcpy(out->errors, b->errors, b->n_errors * sizeof *out->errors);
@@ -67,7 +68,7 @@ enum pp_err pp_ms_run_batches(struct pp_memory_store *s, struct pp_store_batches
     while (i-- > 0) {
         const struct pp_ms_batch *b = all->at[i];
         if ((r->client && strcmp(r->client, b->client->name) != 0) ||
-            (r->state >= 0 && r->state != (int)state_of(b)))
+            (r->label && strcmp(r->label, b->label) != 0) || (r->state >= 0 && r->state != (int)state_of(b)))
             continue;
         r->more = r->n == r->limit;
         if (r->more)

@@ -23,7 +23,7 @@ static struct pp_ms_batch *batch_to_cancel(struct pp_memory_store *s, const stru
         return b;
     *err = PP_ENOMEM;
     struct pp_ms_client *c = pp_ms_client(s, owner, true);
-    b = c ? pp_ms_batch_new(s, r->batch_id, c) : NULL;
+    b = c ? pp_ms_batch_new(s, r->batch_id, c, r->label) : NULL;
     if (!b)
         return NULL;
     b->refresh = r->refresh;

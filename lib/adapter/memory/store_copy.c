@@ -49,7 +49,8 @@ static bool copy_item(struct pp_arena *a, struct pp_plan_item *item)
 bool pp_ms_copy_plan(struct pp_store_plan *r, struct pp_arena *a)
 {
     struct pp_rejected_part *parts = elements(a, r->rejected, r->n_rejected, sizeof *parts);
-    bool ok = text(a, &r->client) && text(a, &r->batch_id) && parts && COPY_ARRAY(a, r->items, r->n);
+    bool ok = text(a, &r->client) && text(a, &r->batch_id) && maybe(a, &r->label) && parts &&
+              COPY_ARRAY(a, r->items, r->n);
     for (size_t i = 0; ok && i < r->n; i++)
         ok = copy_item(a, &r->items[i]);
     for (size_t i = 0; ok && i < r->n_rejected; i++)
@@ -144,7 +145,7 @@ bool pp_ms_copy_forget_failures(struct pp_store_forget_failures *r, struct pp_ar
 
 bool pp_ms_copy_cancel(struct pp_store_cancel *r, struct pp_arena *a)
 {
-    return text(a, &r->batch_id) && maybe(a, &r->client) && maybe(a, &r->owner);
+    return text(a, &r->batch_id) && maybe(a, &r->client) && maybe(a, &r->owner) && maybe(a, &r->label);
 }
 
 bool pp_ms_copy_put_client(struct pp_store_put_client *r, struct pp_arena *a)

@@ -68,9 +68,12 @@ struct pp_ms_object { /* bytes that some photos of a client have */
     struct pp_object object;
 };
 
-struct pp_ms_attempt {
-    struct pp_attempt attempt; /* its address is unused */
-    char address[PP_ADDRESS_MAX];
+struct pp_ms_attempt { /* as struct pp_attempt; a photo may have 10 of them, so they are small */
+    int64_t at;
+    uint32_t ms;
+    uint16_t code, http_status;
+    uint8_t tier, family; /* AF_INET or AF_INET6; 0: there is no address */
+    uint8_t address[16];  /* as inet_pton() makes it */
 };
 
 struct pp_ms_photo {
@@ -151,6 +154,7 @@ struct pp_ms_part { /* a part of the verdicts on rejected items */
 struct pp_ms_batch {
     UT_hash_handle hh;
     struct pp_ms_client *client;
+    char label[PP_LABEL_MAX + 1]; /* "": none */
     enum pp_refresh refresh;
     bool planned, cancelled; /* planned: up to its last item */
     uint64_t after_seq;      /* items that finished up to this seq belong to earlier batches */
@@ -239,8 +243,9 @@ struct pp_ms_name *pp_ms_name(struct pp_ms_client *c, const char *id, bool make)
 struct pp_ms_object *pp_ms_object(struct pp_ms_client *c, const struct pp_object *object);
 struct pp_ms_worker *pp_ms_worker(struct pp_memory_store *s, const char *name, bool make);
 struct pp_ms_batch *pp_ms_batch(struct pp_memory_store *s, const char *id);
-/* Adds a batch, which must not exist. */
-struct pp_ms_batch *pp_ms_batch_new(struct pp_memory_store *s, const char *id, struct pp_ms_client *c);
+/* Adds a batch, which must not exist. label NULL: it has none. */
+struct pp_ms_batch *pp_ms_batch_new(struct pp_memory_store *s, const char *id, struct pp_ms_client *c,
+                                    const char *label);
 /* Frees a worker that has no claimed task. */
 void pp_ms_worker_check(struct pp_memory_store *s, struct pp_ms_worker *w);
 /* Lets one photo less have the object; `object` may be NULL. */

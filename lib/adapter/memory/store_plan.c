@@ -227,7 +227,7 @@ static bool find_batch(struct plan_state *p)
     p->client = pp_ms_client(p->s, r->client, true);
     p->batch = pp_ms_batch(p->s, r->batch_id);
     if (p->client && !p->batch)
-        p->batch = pp_ms_batch_new(p->s, r->batch_id, p->client);
+        p->batch = pp_ms_batch_new(p->s, r->batch_id, p->client, r->label);
     if (!p->client || !p->batch)
         return false;
     p->batch->refresh = r->refresh;

@@ -1,4 +1,5 @@
 /* store_read.c: reads photos, queues, items and the outbox. */
+#include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,9 +37,16 @@ static bool read_attempts(struct pp_store_photo *r, const struct pp_ms_photo *ph
     r->ended = pp_arena_array(r->req.arena, photo->n_ended, sizeof *r->ended);
     for (uint32_t i = 0; r->ended && i < photo->n_ended; i++) {
         const struct pp_ms_attempt *from = &photo->ended[i];
-        r->ended[i] = from->attempt;
-        r->ended[i].address = from->address[0] ? pp_arena_strdup(r->req.arena, from->address) : NULL;
-        if (from->address[0] && !r->ended[i].address)
+        char address[PP_ADDRESS_MAX];
+        r->ended[i] = (struct pp_attempt){.at = from->at,
+                                          .ms = from->ms,
+                                          .code = from->code,
+                                          .http_status = from->http_status,
+                                          .tier = from->tier};
+        if (from->family == 0 || !inet_ntop(from->family, from->address, address, sizeof address))
+            continue;
+        r->ended[i].address = pp_arena_strdup(r->req.arena, address);
+        if (!r->ended[i].address)
             return false;
     }
     r->n_ended = photo->n_ended;

@@ -1,4 +1,5 @@
 /* store_rows.c: finds the rows of the task store, makes them, and frees them. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -135,7 +136,8 @@ struct pp_ms_batch *pp_ms_batch(struct pp_memory_store *s, const char *id)
     return b;
 }
 
-struct pp_ms_batch *pp_ms_batch_new(struct pp_memory_store *s, const char *id, struct pp_ms_client *c)
+struct pp_ms_batch *pp_ms_batch_new(struct pp_memory_store *s, const char *id, struct pp_ms_client *c,
+                                    const char *label)
 {
     struct pp_ms_batch *b = NULL;
     pp_assert(strlen(id) < PP_BATCH_ID_MAX, "a batch id is too long");
@@ -145,6 +147,7 @@ struct pp_ms_batch *pp_ms_batch_new(struct pp_memory_store *s, const char *id, s
     if (!b)
         return NULL;
     b->client = c;
+    snprintf(b->label, sizeof b->label, "%s", label ? label : "");
     b->after_seq = s->last_seq;
     pp_list_init(&b->open);
     pp_memory_sorted_insert(&s->by_id, pp_memory_sorted_place(&s->by_id, id, pp_ms_by_batch_id), b);

@@ -2,6 +2,7 @@
  *
  * A settlement is a compare-and-set on (task, worker, epoch). A FINAL one writes the photo's record
  * and gives every waiter the outcome, and then the task is deleted. */
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,8 +133,15 @@ static void add_attempt(struct pp_ms_photo *photo, const struct pp_attempt *atte
     if (photo->n_ended == PP_ATTEMPTS_KEPT)
         memmove(photo->ended, photo->ended + 1, --photo->n_ended * sizeof *photo->ended);
     struct pp_ms_attempt *to = &photo->ended[photo->n_ended++];
-    *to = (struct pp_ms_attempt){.attempt = *attempt};
-    snprintf(to->address, sizeof to->address, "%s", attempt->address ? attempt->address : "");
+    *to = (struct pp_ms_attempt){.at = attempt->at,
+                                 .ms = attempt->ms,
+                                 .code = attempt->code,
+                                 .http_status = attempt->http_status,
+                                 .tier = attempt->tier};
+    const int families[] = {AF_INET, AF_INET6};
+    for (int i = 0; attempt->address && i < 2 && to->family == 0; i++)
+        if (inet_pton(families[i], attempt->address, to->address) == 1)
+            to->family = (uint8_t)families[i];
 }
 
 static void settle_back(struct pp_memory_store *s, const struct pp_store_settle *r, struct pp_ms_task *t,

@@ -195,8 +195,8 @@ void pp_mg_cancel(struct pp_mg_thread *t, struct pp_store_cancel *r)
         client = pp_mg_copy(t, doc, "c");
     } else if (may_make(r)) {
         client = r->owner;
-        pp_mg_write(t, MQ_BATCH_MAKE, "ssdiiii", r->batch_id, client, (int)r->refresh, r->created_at,
-                    (int64_t)r->items, (int64_t)r->photos, (int64_t)r->rejected);
+        pp_mg_write(t, MQ_BATCH_MAKE, "ssdiiiis", r->batch_id, client, (int)r->refresh, r->created_at,
+                    (int64_t)r->items, (int64_t)r->photos, (int64_t)r->rejected, r->label);
     }
     if (!client || (r->client && strcmp(r->client, client) != 0)) {
         pp_mg_fail(t, PP_ENOTFOUND);

@@ -127,7 +127,7 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
     " {'$cond': [{'$eq': ['$$w', 0]}, 3, 2]}]}}}"
 #define MG_FIELD_OF_BATCH                                                          \
     "'rf': '?refresh:d', 'cr': '?created:i', 'ni': '?items:i', 'np': '?photos:i'," \
-    " 'nr': '?rejected:i'"
+    " 'nr': '?rejected:i', 'lb': '?label:s?'"
 #define MG_DELIVERY_ID "'_id': {'s': '?sink:s', 'q': '?seq:i'}, 's': '?sink:s', 'q': '?seq:i'"
 #define MG_DELIVERY                                                                                     \
     "{" MG_DELIVERY_ID ", 'i': '?result:s?', 'c': '?client:s?', 'st': '?status:d', 'a': '?attempts:i'," \
@@ -160,7 +160,8 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
     X(PHOTOS, 5, "host", "{'t.d': 1, 'c': 1, 't.due': 1}", "{'t.d': " MG_YES "}")                       \
     X(PHOTOS, 5, "failed", "{'c': 1, 'fh': 1}", "{'fc': " MG_YES "}")                                   \
     X(DAYS, 7, "day", "{'d': 1}", NULL)                                                                 \
-    X(COUNTERS, 8, "gone", "{'gone': 1}", "{'gone': " MG_YES "}")
+    X(COUNTERS, 8, "gone", "{'gone': 1}", "{'gone': " MG_YES "}")                                       \
+    X(BATCHES, 9, "label", "{'lb': 1, '_id': -1}", "{'lb': " MG_YES "}")
 
 /* --- commands --- */
 
@@ -386,7 +387,8 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
     X(BATCH_OPEN_ITEM, FIND, ITEMS, "batch", "{'c': '?client:s', 'b': '?batch:s', 'q': 0}", "",              \
       "'projection': {'_id': 1}, 'limit': 1, " MG_MAJORITY)                                                  \
     X(BATCH_LIST, FIND, BATCHES, "",                                                                         \
-      "{'c': '?client:s?', '_id': {'$lt': '?after:s?'}, 'ca': {'$exists': '?cancelled:e'},"                  \
+      "{'c': '?client:s?', 'lb': '?label:s?', '_id': {'$lt': '?after:s?'}, 'ca': {'$exists': "               \
+      "'?cancelled:e'},"                                                                                     \
       " 'f': {'$exists': '?finished:e'}}",                                                                   \
       "", "'sort': {'_id': -1}, 'limit': '?limit:i', " MG_MAJORITY)                                          \
     X(BATCH_BEGIN, MODIFY, BATCHES, "", "{'_id': '?batch:s'}",                                               \

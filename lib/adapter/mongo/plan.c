@@ -17,9 +17,9 @@ static void begin_batch(struct pp_mg_planning *p)
         p->lowest = index < p->lowest ? index : p->lowest;
         highest = index >= highest ? index + 1 : highest;
     }
-    const bson_t *was = pp_mg_modify(p->t, MQ_BATCH_BEGIN, "ssdiiiii", r->batch_id, r->client,
+    const bson_t *was = pp_mg_modify(p->t, MQ_BATCH_BEGIN, "ssdiiiisi", r->batch_id, r->client,
                                      (int)r->refresh, r->batch_created_at, (int64_t)r->batch_items,
-                                     (int64_t)r->batch_photos, (int64_t)r->batch_rejected, highest);
+                                     (int64_t)r->batch_photos, (int64_t)r->batch_rejected, r->label, highest);
     p->begun = was && pp_mg_doc_int(was, "pb") > p->lowest;
     p->cancelled = was && pp_mg_doc_int(was, "ca") != 0;
     p->planned = was && pp_mg_doc_int(was, "pl") != 0;

@@ -15,6 +15,7 @@ enum { SETTLED_MS = 60000 };
 static const struct pp_mg_field fields[] = {
     PP_MG_FIELD_TEXT("_id", struct pp_batch, id),
     PP_MG_FIELD_TEXT("c", struct pp_batch, client),
+    FIELD("lb", label),
     FIELD("rf", refresh),
     FIELD("cr", created_at),
     FIELD("f", finished_at),
@@ -171,7 +172,7 @@ static void list_page(struct pp_mg_thread *t, const struct pp_store_batches *r, 
     *l = (struct batch_list){.a = r->req.arena};
     l->batches = pp_mg_array(t, want, sizeof *l->batches);
     l->planned = pp_mg_array(t, want, sizeof *l->planned);
-    pp_mg_query(t, MQ_BATCH_LIST, "sseei", r->client, after, r->state < 0 ? NULL : &cancelled,
+    pp_mg_query(t, MQ_BATCH_LIST, "ssseei", r->client, r->label, after, r->state < 0 ? NULL : &cancelled,
                 r->state < 0 || cancelled ? NULL : &finished, (int64_t)want);
     for (const bson_t *row; l->n < want && (row = pp_mg_next(t));)
         add_batch(t, l, row);

@@ -56,7 +56,7 @@ void pp_mg_hello(struct pp_mg_thread *t)
 /* --- versions --- */
 
 /* The highest version, and the one that gives photos their keys (rekey.c). */
-enum { SCHEMA = 8, SCHEMA_KEYS = 6 };
+enum { SCHEMA = 9, SCHEMA_KEYS = 6 };
 
 static const struct index {
     enum pp_mg_coll coll;

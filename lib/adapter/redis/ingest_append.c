@@ -155,8 +155,10 @@ static void send_call(struct riq_append *a, bool only_ask, pp_riq_cb on_answer)
     pp_redis_put_text(call, e->batch_id);
     pp_redis_put_text(call, e->client);
     pp_redis_put_num(call, (int64_t)e->n_photos);
-    pp_buf_printf(pp_redis_word_open(call), "%d %d %" PRId64 " %u %" PRIu64 " %zu %u %u", (int)e->refresh,
-                  e->replay, e->created_at, e->n_items, e->n_photos, e->payload_n, a->parts, e->n_rejected);
+    struct pp_buf *line = pp_redis_word_open(call);
+    pp_buf_printf(line, "%d %d %" PRId64 " %u %" PRIu64 " %zu %u %u", (int)e->refresh, e->replay,
+                  e->created_at, e->n_items, e->n_photos, e->payload_n, a->parts, e->n_rejected);
+    pp_riq_put_more(line, e);
     pp_redis_word_close(call);
     pp_redis_put_num(call, r->only_key ? 0 : (int64_t)r->high_water);
     pp_riq_digest(op, e->batch_id);

@@ -192,6 +192,9 @@ struct pp_riq_meta {
     size_t raw;     /* bytes of the unpacked payload */
     uint32_t parts; /* number of parts; 0: the payload is in the message of the stream */
 };
+/* Appends to a line of META what only some entries have, their label and max_age, as a word
+ * " +MAX_AGE_MS:LABEL" with the label in hex. Older versions do not read this word. */
+void pp_riq_put_more(struct pp_buf *line, const struct pp_ingest_entry *e);
 /* Parses a line of the hash META into an entry without payload, whose strings are in the arena.
  * Returns PP_ECORRUPT if the line is not valid, or PP_ENOMEM. `meta` may be NULL. */
 pp_must_check enum pp_err pp_riq_parse_meta(struct pp_arena *a, const char *batch_id, const char *line,

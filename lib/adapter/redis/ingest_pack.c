@@ -1,9 +1,11 @@
 /* ingest_pack.c: packs payloads by zlib, and parses lines of the hash META. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
 
 #include "adapter/redis/ingest_internal.h"
+#include "base/text.h"
 
 enum { LEVEL = 1 }; /* zlib's level: lists of URLs shrink to a fifth, at some 100 MB/s */
 
@@ -74,6 +76,41 @@ static int64_t read_number(struct pp_reader *r, int64_t min)
     return v;
 }
 
+void pp_riq_put_more(struct pp_buf *line, const struct pp_ingest_entry *e)
+{
+    char hex[2 * PP_LABEL_MAX + 1] = "";
+    size_t n = e->label ? strlen(e->label) : 0;
+
+    pp_assert(n <= PP_LABEL_MAX, "a label is too long");
+    if (n == 0 && e->max_age_ms == 0)
+        return;
+    if (n > 0)
+        pp_hex(hex, (const uint8_t *)e->label, n);
+    pp_buf_printf(line, " +%" PRId64 ":%s", e->max_age_ms, hex);
+}
+
+/* Reads what pp_riq_put_more() has written, if the line has it. */
+static enum pp_err read_more(struct pp_arena *a, struct pp_reader *r, struct pp_ingest_entry *e)
+{
+    char word[24 + 2 * PP_LABEL_MAX + 1], *stop;
+
+    if (r->n == 0 || *(const char *)r->p != '+')
+        return PP_OK;
+    read_word(r, word, sizeof word);
+    e->max_age_ms = r->failed ? 0 : strtoll(word + 1, &stop, 10);
+    if (r->failed || *stop != ':' || e->max_age_ms < 0)
+        return PP_ECORRUPT;
+    size_t hex_n = strlen(stop + 1);
+    if (hex_n == 0)
+        return PP_OK;
+    char *label = pp_arena_alloc(a, hex_n / 2 + 1);
+    if (!label)
+        return PP_ENOMEM;
+    label[hex_n / 2] = '\0';
+    e->label = label;
+    return pp_unhex((uint8_t *)label, hex_n / 2, stop + 1, hex_n) ? PP_OK : PP_ECORRUPT;
+}
+
 enum pp_err pp_riq_parse_meta(struct pp_arena *a, const char *batch_id, const char *line, size_t n,
                               struct pp_ingest_entry *e, struct pp_riq_meta *meta)
 {
@@ -91,7 +128,8 @@ enum pp_err pp_riq_parse_meta(struct pp_arena *a, const char *batch_id, const ch
     e->n_photos = (uint64_t)read_number(&r, 0);
     int64_t raw = read_number(&r, 0);
     int64_t parts = read_number(&r, 0);
-    /* A line from an older version ends here, or goes on with the reason why it is set aside. */
+    /* A line from an older version ends here, or goes on with the reason why it is set aside. Newer
+     * ones have the number of rejected items, then perhaps a label, before the reason. */
     struct pp_reader rest = r;
     int64_t rejected = read_number(&rest, 0);
     e->n_rejected = rest.failed ? 0 : (uint32_t)rejected;
@@ -103,5 +141,7 @@ enum pp_err pp_riq_parse_meta(struct pp_arena *a, const char *batch_id, const ch
     }
     e->batch_id = pp_arena_strdup(a, batch_id);
     e->client = pp_arena_strdup(a, client);
-    return e->batch_id && e->client ? PP_OK : PP_ENOMEM;
+    if (!e->batch_id || !e->client)
+        return PP_ENOMEM;
+    return rest.failed ? PP_OK : read_more(a, &rest, e);
 }

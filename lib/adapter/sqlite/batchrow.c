@@ -104,14 +104,14 @@ struct pp_sw_batch *pp_sw_batch_id(struct pp_sw *w, const char *id)
     return num ? pp_sw_batch(w, num) : NULL;
 }
 
-struct pp_sw_batch *pp_sw_batch_add(struct pp_sw *w, const char *id, int64_t client)
+struct pp_sw_batch *pp_sw_batch_add(struct pp_sw *w, const char *id, int64_t client, const char *label)
 {
     struct pp_sw_batch b = {.num = pp_sw_next(w), .client = client};
     size_t n = strlen(id);
     pp_assert(n > 0 && n < sizeof b.id, "a batch id is too long");
     pp_assert(client > 0, "a batch without its client");
     memcpy(b.id, id, n);
-    pp_sq_run(&w->db, PP_Q_BATCH_ADD, "iti", b.num, b.id, client);
+    pp_sq_run(&w->db, PP_Q_BATCH_ADD, "itit", b.num, b.id, client, label);
     struct pp_sw_batch *kept = w->db.err == PP_OK ? keep(w, &b) : NULL;
     if (kept)
         pp_sw_batch_touch(w, kept);
@@ -256,7 +256,8 @@ void pp_sq_batch_read(struct pp_sq_db *db, sqlite3_stmt *st, struct pp_arena *a,
 {
     struct pp_sw_batch b = read_row(db, st, a);
     *out = (struct pp_batch){.id = pp_sq_text(db, a, st, 1),
-                             .client = pp_sq_text(db, a, st, 14),
+                             .client = pp_sq_text(db, a, st, 15),
+                             .label = pp_sq_text(db, a, st, 14),
                              .state = state_of(&b),
                              .refresh = b.refresh,
                              .created_at = b.created,

@@ -20,7 +20,7 @@ static struct pp_sw_batch *batch_to_cancel(struct pp_sw *w, const struct pp_stor
     if (!b && w->db.err == PP_OK && r->created_at && r->owner &&
         (!r->client || !strcmp(r->client, r->owner))) {
         int64_t owner = pp_sq_name_add(&w->names, PP_NAME_CLIENT, r->owner);
-        b = owner ? pp_sw_batch_add(w, r->batch_id, owner) : NULL;
+        b = owner ? pp_sw_batch_add(w, r->batch_id, owner, r->label) : NULL;
         if (!b)
             return NULL;
         b->refresh = r->refresh;

@@ -35,14 +35,16 @@ static const char *const schema[] = {
     "CREATE TABLE key_counts(client TEXT, hour INTEGER, n INTEGER NOT NULL, PRIMARY KEY(client, hour))"
     " WITHOUT ROWID;",
     "CREATE TABLE probe(n INTEGER NOT NULL); INSERT INTO probe VALUES(0);",
+    "ALTER TABLE entries ADD COLUMN label TEXT; ALTER TABLE entries ADD COLUMN max_age INTEGER NOT NULL "
+    "DEFAULT 0;",
 };
 
 #define COLUMNS                                                                                  \
     "e.num, e.batch, e.client, e.refresh, e.replay, e.created, e.items, e.photos, e.cancelled, " \
     "e.deliveries,"                                                                              \
-    " e.rejected"
+    " e.rejected, e.label, e.max_age"
 
-enum { COLUMN_COUNT = 11 };
+enum { COLUMN_COUNT = 13 };
 
 #define QUERIES(X)                                                                                        \
     X(START, "UPDATE entries SET state=0 WHERE state=1")                                                  \
@@ -52,8 +54,8 @@ enum { COLUMN_COUNT = 11 };
     X(PROBE, "UPDATE probe SET n=n+1")                                                                    \
     X(POISONED, "SELECT count(*) FROM entries WHERE state=2")                                             \
     X(ADD, "INSERT INTO entries(batch, client, refresh, replay, created, items, photos, cancelled, key, " \
-           "rejected, weight, bytes, state, deliveries)"                                                  \
-           " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, 0, 0)")                            \
+           "rejected, weight, bytes, label, max_age, state, deliveries)"                                  \
+           " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, 0, 0)")                  \
     X(ADD_PAYLOAD, "INSERT INTO payloads(num, payload) VALUES(?1, ?2)")                                   \
     X(TAKE, "SELECT " COLUMNS ", length(p.payload) FROM entries e JOIN payloads p ON p.num=e.num"         \
             " WHERE e.state=0 ORDER BY e.num LIMIT ?1")                                                   \
@@ -131,7 +133,9 @@ static void read_entry(struct pp_iq *q, struct pp_arena *a, sqlite3_stmt *st, st
                                   .n_photos = (uint64_t)pp_sq_col(st, 7),
                                   .cancelled = pp_sq_col(st, 8),
                                   .deliveries = (uint32_t)pp_sq_col(st, 9),
-                                  .n_rejected = (uint32_t)pp_sq_col(st, 10)};
+                                  .n_rejected = (uint32_t)pp_sq_col(st, 10),
+                                  .label = pp_sq_text(&q->db, a, st, 11),
+                                  .max_age_ms = pp_sq_col(st, 12)};
 }
 
 /* --- append --- */
@@ -187,9 +191,9 @@ static enum pp_err op_append(struct pp_iq *q, struct pp_ingest_append *r)
     if (err != PP_OK)
         return err;
     int64_t weight = (int64_t)pp_ingest_weight(e);
-    pp_sq_run(&q->db, Q_ADD, "ttddiiidtiii", e->batch_id, e->client, (int)e->refresh, e->replay,
+    pp_sq_run(&q->db, Q_ADD, "ttddiiidtiiiti", e->batch_id, e->client, (int)e->refresh, e->replay,
               e->created_at, (int64_t)e->n_items, (int64_t)e->n_photos, e->cancelled, r->key,
-              (int64_t)e->n_rejected, weight, (int64_t)e->payload_n);
+              (int64_t)e->n_rejected, weight, (int64_t)e->payload_n, e->label, e->max_age_ms);
     pp_sq_run(&q->db, Q_ADD_PAYLOAD, "ib", (int64_t)sqlite3_last_insert_rowid(q->db.h),
               e->payload ? e->payload : "", e->payload_n);
     if (q->db.err != PP_OK)

@@ -185,7 +185,7 @@ static bool find_batch(struct pp_sw *w, struct planning *p)
     p->client = pp_sq_name_add(&w->names, PP_NAME_CLIENT, r->client);
     p->batch = pp_sw_batch_id(w, r->batch_id);
     if (!p->batch && w->db.err == PP_OK)
-        p->batch = pp_sw_batch_add(w, r->batch_id, p->client);
+        p->batch = pp_sw_batch_add(w, r->batch_id, p->client, r->label);
     if (!p->batch)
         return false;
     p->batch->refresh = r->refresh;

@@ -33,7 +33,9 @@ enum pp_err pp_sr_batches(struct pp_sq_db *db, struct pp_store_batches *r)
         return db->err;
     sqlite3_stmt *st;
     int64_t want = (int64_t)r->limit + 1;
-    if (r->client && r->state >= 0)
+    if (r->label)
+        st = pp_sq_bind(db, PP_Q_BATCH_LIST_LABEL, "titid", after, want, r->label, client, r->state);
+    else if (r->client && r->state >= 0)
         st = pp_sq_bind(db, PP_Q_BATCH_LIST_BOTH, "tiid", after, want, client, r->state);
     else if (r->client)
         st = pp_sq_bind(db, PP_Q_BATCH_LIST_CLIENT, "tii", after, want, client);

@@ -17,7 +17,7 @@
 #ifndef PP_ADAPTER_SQLITE_SCHEMA_H
 #define PP_ADAPTER_SQLITE_SCHEMA_H
 
-#define PP_STORE_VERSION 8
+#define PP_STORE_VERSION 9
 extern const char *const pp_store_schema[PP_STORE_VERSION];
 
 #define PP_SQ_TASK_COLUMNS                                                                     \
@@ -30,7 +30,7 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
     " WHERE t.worker IS NULL AND t.client=?1 AND t.queue=?2 AND t.due<=?3 "
 #define PP_SQ_BATCH_COLUMNS                                                                               \
     "b.num, b.id, b.client, b.refresh, b.planned, b.cancelled, b.created, b.finished, b.items, b.photos," \
-    " b.first_item, b.last_item, b.counts, b.rejected"
+    " b.first_item, b.last_item, b.counts, b.rejected, b.label"
 
 #define PP_SQ_BATCH_NAMED PP_SQ_BATCH_COLUMNS ", n.name FROM batches b CROSS JOIN names n ON n.num=b.client"
 
@@ -65,7 +65,7 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
     X(BATCH_BY_NUM, "SELECT " PP_SQ_BATCH_COLUMNS " FROM batches b WHERE b.num=?1")                          \
     X(BATCH_ADD,                                                                                             \
       "INSERT INTO batches(num, id, client, refresh, planned, cancelled, state, created, finished,"          \
-      " items, photos, first_item, last_item) VALUES(?1, ?2, ?3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)")             \
+      " items, photos, first_item, last_item, label) VALUES(?1, ?2, ?3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, ?4)")  \
     X(BATCH_SET,                                                                                             \
       "UPDATE batches SET refresh=?2, planned=?3, cancelled=?4, state=?5, created=?6, finished=?7,"          \
       " items=?8, photos=?9, first_item=?10, last_item=?11, counts=?12, rejected=?13 WHERE num=?1")          \
@@ -76,6 +76,9 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
       "SELECT " PP_SQ_BATCH_NAMED " WHERE b.id<?1 AND b.client=?3 ORDER BY b.id DESC LIMIT ?2")              \
     X(BATCH_LIST_BOTH, "SELECT " PP_SQ_BATCH_NAMED " WHERE b.id<?1 AND b.client=?3 AND b.state=?4"           \
                        " ORDER BY b.id DESC LIMIT ?2")                                                       \
+    X(BATCH_LIST_LABEL,                                                                                      \
+      "SELECT " PP_SQ_BATCH_NAMED " WHERE b.id<?1 AND b.label=?3 AND (?4=0 OR b.client=?4)"                  \
+      " AND (?5<0 OR b.state=?5) ORDER BY b.id DESC LIMIT ?2")                                               \
     X(BATCH_OLD, "SELECT num FROM batches WHERE finished>0 AND finished<?1 ORDER BY finished LIMIT 1")       \
     X(BATCH_DELETE, "DELETE FROM batches WHERE num=?1")                                                      \
     X(REJECTED_ADD, "INSERT OR REPLACE INTO rejected(batch, part, bytes) VALUES(?1, ?2, ?3)")                \

@@ -85,6 +85,10 @@ const char *const pp_store_schema[PP_STORE_VERSION] = {
 
     /* version 8: the open items of a batch */
     "CREATE INDEX items_open ON items(batch) WHERE seq=0 AND batch>0;",
+
+    /* version 9: the labels of batches */
+    ("ALTER TABLE batches ADD COLUMN label TEXT;"
+     "CREATE INDEX batches_label ON batches(label, id) WHERE label IS NOT NULL;"),
 };
 
 static const char *const sql[] = {PP_STORE_QUERIES(PP_SQ_TEXT)};

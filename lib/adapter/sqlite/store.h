@@ -137,11 +137,12 @@ struct pp_sw_batch {
     UT_hash_handle hh;
 };
 
-/* pp_sw_batch() and pp_sw_batch_id() find a batch, pp_sw_batch_add() adds one. They return NULL if
- * there is none, or on failure (db.err is set). A pointer is valid until the transaction ends. */
+/* pp_sw_batch() and pp_sw_batch_id() find a batch, pp_sw_batch_add() adds one, whose label never
+ * changes (NULL: it has none). They return NULL if there is none, or on failure (db.err is set). A
+ * pointer is valid until the transaction ends. */
 struct pp_sw_batch *pp_sw_batch(struct pp_sw *w, int64_t num);
 struct pp_sw_batch *pp_sw_batch_id(struct pp_sw *w, const char *id);
-struct pp_sw_batch *pp_sw_batch_add(struct pp_sw *w, const char *id, int64_t client);
+struct pp_sw_batch *pp_sw_batch_add(struct pp_sw *w, const char *id, int64_t client, const char *label);
 /* Marks the batch as changed: its row is written at commit. */
 void pp_sw_batch_touch(struct pp_sw *w, struct pp_sw_batch *b);
 /* Removes the batch from the cache. The caller deletes its row. */

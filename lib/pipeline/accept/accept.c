@@ -221,7 +221,9 @@ static void append_entry(struct pp_acceptor *acceptor, struct pp_acceptor_post *
     a->req = (struct pp_req){.done = on_appended, .data = post, .arena = &post->arena};
     a->entry = (struct pp_ingest_entry){.batch_id = post->batch_id,
                                         .client = post->parsed.client,
+                                        .label = post->parsed.label[0] ? post->parsed.label : NULL,
                                         .refresh = post->parsed.refresh,
+                                        .max_age_ms = post->parsed.max_age_ms,
                                         .replay = post->replay,
                                         .created_at = now,
                                         .n_items = post->parsed.n_items,
@@ -319,7 +321,9 @@ static void on_parsed(struct pp_job *job)
     acceptor->bytes -= post->body.n;
     if (post->client) {
         snprintf(post->parsed.client, sizeof(post->parsed.client), "%s", post->client);
+        snprintf(post->parsed.label, sizeof(post->parsed.label), "%s", post->label ? post->label : "");
         post->parsed.refresh = post->refresh;
+        post->parsed.max_age_ms = post->max_age_ms;
     }
     judge_entry(acceptor, post);
 }

@@ -40,8 +40,10 @@ struct pp_acceptor_post {
     /* The caller sets these fields. What they point to must stay valid until done(). */
     struct pp_batch_body body;
     const char *client; /* the client in the query of an NDJSON request; NULL for JSON */
+    const char *label;  /* with `client`: the label in the query; NULL: none */
     enum pp_refresh refresh;
-    const char *key; /* the Idempotency-Key; NULL: none */
+    int64_t max_age_ms; /* 0: none */
+    const char *key;    /* the Idempotency-Key; NULL: none */
     /* This text is hashed together with the body, so a repeated key needs the same context and
      * body. May be "". */
     const char *key_context;
@@ -99,7 +101,7 @@ size_t pp_acceptor_busy(const struct pp_acceptor *acceptor);
  * or later. */
 void pp_acceptor_post(struct pp_acceptor *acceptor, struct pp_acceptor_post *post);
 /* Like pp_acceptor_post(), but for a body that is parsed already: the caller has filled in
- * post->parsed, with its client and refresh. */
+ * post->parsed, with the fields of the batch. */
 void pp_acceptor_enter(struct pp_acceptor *acceptor, struct pp_acceptor_post *post);
 void pp_acceptor_post_fini(struct pp_acceptor_post *post);
 /* Reads the batch id from a saved answer, which begins {"batch_id":"b_.... Returns false if it has

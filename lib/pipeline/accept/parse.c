@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "base/units.h"
 #include "core/entry.h"
 #include "format/json_out.h"
 #include "format/json_scan.h"
@@ -316,16 +317,53 @@ static void parse_items(struct parse *p, struct pp_scan *s)
     }
 }
 
-static void set_client(struct parse *p, const char *client, size_t n)
+static void set_client(struct parse *p, const json_t *v)
 {
-    if (!pp_client_valid(client, n))
+    if (!pp_client_valid(json_string_value(v), json_string_length(v)))
         refuse_batch(p, PP_API_BAD_CLIENT, "client", "the client is not 1 to 64 of A-Z a-z 0-9 _ -");
     else
-        snprintf(p->out->client, sizeof(p->out->client), "%s", client);
+        snprintf(p->out->client, sizeof(p->out->client), "%s", json_string_value(v));
 }
 
-static void parse_text_field(struct parse *p, struct pp_scan *s, const char *name)
+static void set_label(struct parse *p, const json_t *v)
 {
+    if (!pp_label_valid(json_string_value(v), json_string_length(v)))
+        refuse_batch(p, PP_API_BAD_VALUE, "label",
+                     "a label has 1 to %d bytes of UTF-8 and no control characters", PP_LABEL_MAX);
+    else
+        snprintf(p->out->label, sizeof(p->out->label), "%s", json_string_value(v));
+}
+
+static void set_refresh(struct parse *p, const json_t *v)
+{
+    char got[64];
+
+    describe(v, got, sizeof(got));
+    if (!pp_refresh_parse(json_string_value(v), &p->out->refresh))
+        refuse_batch(p, PP_API_BAD_VALUE, "refresh", "expected known, changed or always, got %s", got);
+}
+
+static void set_max_age(struct parse *p, const json_t *v)
+{
+    char got[64];
+
+    describe(v, got, sizeof(got));
+    if (!pp_duration_parse(json_string_value(v), &p->out->max_age_ms))
+        refuse_batch(p, PP_API_BAD_VALUE, "max_age", "expected a duration such as 30d, got %s", got);
+}
+
+/* The members of a batch that are texts, and the functions that check and set them. */
+static const struct text_field {
+    const char *name;
+    void (*set)(struct parse *p, const json_t *v);
+} text_fields[] = {
+    {"client", set_client}, {"label", set_label}, {"refresh", set_refresh}, {"max_age", set_max_age}};
+
+enum { TEXT_FIELDS = sizeof(text_fields) / sizeof(*text_fields) };
+
+static void parse_text_field(struct parse *p, struct pp_scan *s, const struct text_field *field)
+{
+    const char *name = field->name;
     struct pp_slice text;
     char got[64];
 
@@ -340,12 +378,10 @@ static void parse_text_field(struct parse *p, struct pp_scan *s, const char *nam
     if (!json)
         return;
     describe(json, got, sizeof(got));
-    if (!json_is_string(json))
+    if (json_is_string(json))
+        field->set(p, json);
+    else
         refuse_batch(p, PP_API_BAD_TYPE, name, "expected a string, got %s", got);
-    else if (strcmp(name, "client") == 0)
-        set_client(p, json_string_value(json), json_string_length(json));
-    else if (!pp_refresh_parse(json_string_value(json), &p->out->refresh))
-        refuse_batch(p, PP_API_BAD_VALUE, name, "expected known, changed or always, got %s", got);
     json_decref(json);
 }
 
@@ -359,14 +395,16 @@ static void parse_items_field(struct parse *p, struct pp_scan *s)
         refuse_batch(p, PP_API_BAD_TYPE, "items", "expected an array");
 }
 
-enum { CLIENT = 1, REFRESH = 2, ITEMS = 4 };
+/* Bits of the members of a batch: those of text_fields[] in their order, then the items. */
+enum { CLIENT = 1, ITEMS = 1 << TEXT_FIELDS };
 
+/* Returns the bit of a member; 0: a batch has no such member. */
 static unsigned which_field(const char *name)
 {
-    return strcmp(name, "client") == 0    ? CLIENT
-           : strcmp(name, "refresh") == 0 ? REFRESH
-           : strcmp(name, "items") == 0   ? ITEMS
-                                          : 0;
+    for (unsigned i = 0; i < TEXT_FIELDS; i++)
+        if (strcmp(name, text_fields[i].name) == 0)
+            return 1u << i;
+    return strcmp(name, "items") == 0 ? ITEMS : 0;
 }
 
 /* Parses one member of the document. `seen` is the set of known members that came before it. */
@@ -378,14 +416,14 @@ static void parse_member(struct parse *p, struct pp_scan *s, const struct pp_sli
     unsigned field = which_field(json_string_value(name));
     if (field == 0) {
         refuse_batch(p, PP_API_UNKNOWN_FIELD, json_string_value(name),
-                     "a batch has client, refresh and items");
+                     "a batch has client, label, refresh, max_age and items");
     } else if (*seen & field) {
         s->error = "a key that was there before";
         s->at = key->p;
     } else if (field == ITEMS) {
         parse_items_field(p, s);
     } else {
-        parse_text_field(p, s, json_string_value(name));
+        parse_text_field(p, s, &text_fields[__builtin_ctz(field)]);
     }
     *seen |= field;
     json_decref(name);

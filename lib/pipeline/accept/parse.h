@@ -42,10 +42,11 @@ struct pp_batch_parsed {
     char field[80]; /* name of the field with the error; "": none */
     char detail[320];
 
-    /* The client and the refresh mode, from a JSON body; an NDJSON request has them in its
-     * query. */
+    /* The fields of the batch, from a JSON body; an NDJSON request has them in its query. */
     char client[PP_CLIENT_MAX + 1];
+    char label[PP_LABEL_MAX + 1]; /* "": none */
     enum pp_refresh refresh;
+    int64_t max_age_ms; /* 0: none */
 
     struct pp_buf entry;
     uint32_t n_items; /* number of items in the entry */

@@ -35,7 +35,7 @@ struct pp_params {
     struct pp_tier tiers[PP_TIERS_MAX];
     uint32_t n_tiers;
     uint32_t tiers_served; /* bit i: this worker serves tier i */
-    struct pp_address_policy policy;
+    struct pp_address_policy policy, webhook_policy; /* for photos; for endpoints of webhooks */
     uint64_t max_bytes, max_pixels;
     enum pp_language language;      /* of the messages in results */
     uint32_t min_width, min_height; /* of a photo, in pixels; 0: any number */
@@ -78,6 +78,7 @@ struct pp_params {
     /* The time of an earlier crash: objects stored after it may lack a record; 0: no crash. */
     int64_t orphans_since_ms;
     int64_t started_wall_ms;
+    int64_t pid; /* the number of this process, which /v1/workers shows */
     /* Tasks share the outcome of a fetch for this time, in ms; 0: only if they wait for it. */
     int64_t share_window_ms;
     /* --- parameters of planning and of the API --- */

@@ -161,10 +161,11 @@ static void log_finished(const struct pp_batch_events *b, const struct pp_batch 
     put_errors(&errors, batch);
     pp_log(b->o->log, PP_LOG_INFO,
            batch->state == PP_BATCH_CANCELLED ? "batch ended, cancelled" : "batch finished", "batch",
-           batch->id, "client", batch->client, "items", PP_LOG_INT(batch->items_total), "photos",
-           PP_LOG_INT(batch->photos_total), "stored", PP_LOG_INT(photos[PP_OUTCOME_STORED]), "unchanged",
-           PP_LOG_INT(photos[PP_OUTCOME_UNCHANGED]), "skipped", PP_LOG_INT(photos[PP_OUTCOME_SKIPPED]),
-           "failed", PP_LOG_INT(photos[PP_OUTCOME_FAILED]), "codes", errors.n > 0 ? errors.p : NULL, NULL);
+           batch->id, "client", batch->client, "label", batch->label, "items", PP_LOG_INT(batch->items_total),
+           "photos", PP_LOG_INT(batch->photos_total), "stored", PP_LOG_INT(photos[PP_OUTCOME_STORED]),
+           "unchanged", PP_LOG_INT(photos[PP_OUTCOME_UNCHANGED]), "skipped",
+           PP_LOG_INT(photos[PP_OUTCOME_SKIPPED]), "failed", PP_LOG_INT(photos[PP_OUTCOME_FAILED]), "codes",
+           errors.n > 0 ? errors.p : NULL, NULL);
     pp_buf_fini(&errors);
 }
 

@@ -109,7 +109,7 @@ static struct pp_webhook_post *post_of(struct pp_exchange *x)
 static bool on_allow(struct pp_exchange *x, const struct sockaddr *sa)
 {
     struct pp_webhook_post *w = post_of(x);
-    bool ok = pp_policy_allows(&w->poster->o.params->policy, sa);
+    bool ok = pp_policy_allows(&w->poster->o.params->webhook_policy, sa);
     w->denied |= !ok;
     return ok;
 }
@@ -143,7 +143,7 @@ static void on_done(struct pp_exchange *x)
     if (x->status > 0)
         finish_post(w, x->status, "");
     else if (w->denied)
-        finish_post(w, 0, "the address is not a public one: fetch.allow_networks");
+        finish_post(w, 0, "the address is not a public one: webhooks.allow_networks");
     else
         finish_post(w, 0, x->detail[0] ? x->detail : pp_code_text(x->code));
 }
@@ -182,9 +182,9 @@ static void on_resolved(struct pp_query *q)
         return;
     }
     w->x.addrs = w->addrs;
-    w->x.n_addrs = pp_policy_filter(&w->poster->o.params->policy, q->addrs, q->n, w->addrs);
+    w->x.n_addrs = pp_policy_filter(&w->poster->o.params->webhook_policy, q->addrs, q->n, w->addrs);
     if (w->x.n_addrs == 0)
-        finish_post(w, 0, "the host has no public address: fetch.allow_networks");
+        finish_post(w, 0, "the host has no public address: webhooks.allow_networks");
     else
         enter_exchange(w);
 }
@@ -210,8 +210,8 @@ static const char *target_problem(uint16_t code)
 {
     switch (code) {
     case 0: return NULL;
-    case PP_CODE_DENIED_PORT: return "the port is not allowed: fetch.allow_ports";
-    case PP_CODE_DENIED_ADDRESS: return "the address is not a public one: fetch.allow_networks";
+    case PP_CODE_DENIED_PORT: return "the port is not allowed: webhooks.allow_ports";
+    case PP_CODE_DENIED_ADDRESS: return "the address is not a public one: webhooks.allow_networks";
     default: return "not a URL of http or https";
     }
 }
@@ -220,14 +220,14 @@ const char *pp_webhook_url_problem(const struct pp_params *params, const char *u
 {
     struct pp_url parsed;
     char text[PP_URL_TEXT_MAX], why[PP_URL_WHY_MAX];
-    return target_problem(pp_target_read(&params->policy, &parsed, url, strlen(url), text, why));
+    return target_problem(pp_target_read(&params->webhook_policy, &parsed, url, strlen(url), text, why));
 }
 
 /* Makes the canonical copy of the URL, which the exchange uses. Returns the problem with the URL,
  * or NULL if it has none. */
 static const char *copy_url(struct pp_webhook_post *w)
 {
-    const struct pp_address_policy *policy = &w->poster->o.params->policy;
+    const struct pp_address_policy *policy = &w->poster->o.params->webhook_policy;
     char *scratch = w->poster->scratch, why[PP_URL_WHY_MAX];
     uint16_t code = pp_target_read(policy, &w->target, w->url, strlen(w->url), scratch, why);
 

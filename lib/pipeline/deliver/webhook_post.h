@@ -1,10 +1,10 @@
 /* webhook_post.h: posts one result to one endpoint, signed by Standard Webhooks 1.0
  * (https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md).
  *
- * The same address policy as for photos applies: the poster checks each address of the resolved
- * name, and checks the address again when it opens the socket. It does not follow redirects, and
- * reads at most PP_POST_ANSWER_MAX bytes of the answer. Each post ends within PP_POST_MS. All
- * functions run on the main loop. */
+ * Webhooks have an address policy of their own (webhooks.allow_networks, webhooks.allow_ports): the
+ * poster checks each address of the resolved name, and checks the address again when it opens the
+ * socket. It does not follow redirects, and reads at most PP_POST_ANSWER_MAX bytes of the answer.
+ * Each post ends within PP_POST_MS. All functions run on the main loop. */
 #ifndef PHOTOPOOL_PIPELINE_DELIVER_WEBHOOK_POST_H
 #define PHOTOPOOL_PIPELINE_DELIVER_WEBHOOK_POST_H
 

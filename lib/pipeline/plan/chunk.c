@@ -111,8 +111,10 @@ enum pp_err plan_chunk_read(struct plan_job *job, struct plan_chunk_size *size)
 static void decide(struct plan_job *job, struct pp_plan_photo *photo, const struct pp_photo *record)
 {
     const struct pp_planner_options *o = &job->planner->o;
-    struct pp_plan_decision d = pp_plan_decide(job->entry->refresh, job->entry->replay, record,
-                                               o->params->ladder_max_ms, pp_loop_date(o->loop));
+    const struct pp_plan_rule rule = {
+        .refresh = job->entry->refresh, .max_age_ms = job->entry->max_age_ms, .replay = job->entry->replay};
+    struct pp_plan_decision d =
+        pp_plan_decide(&rule, record, o->params->ladder_max_ms, pp_loop_date(o->loop));
 
     if (d.what == PP_PLAN_KNOWN) {
         photo->outcome = (struct pp_outcome){

@@ -177,6 +177,7 @@ static void write_chunk(struct plan_job *job)
     job->plan = (struct pp_store_plan){.req = {.done = on_planned, .data = job, .arena = &job->arena},
                                        .client = e->client,
                                        .batch_id = e->batch_id,
+                                       .label = e->label,
                                        .refresh = e->refresh,
                                        .batch_created_at = e->created_at,
                                        .batch_items = e->n_items,

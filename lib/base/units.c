@@ -1,8 +1,7 @@
 /* units.c: reads and writes numbers with units. It gathers all digits in one integer and counts the
  * decimals, so it needs no floating point. */
-#include "config/units.h"
+#include "base/units.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -80,6 +79,11 @@ enum pp_err pp_unit_parse(const char *text, const struct pp_unit *units, int64_t
         return PP_EINVAL;
     *out = value / scale;
     return PP_OK;
+}
+
+bool pp_duration_parse(const char *text, int64_t *ms)
+{
+    return pp_unit_parse(text, pp_units_duration, ms) == PP_OK && *ms > 0;
 }
 
 void pp_unit_format(int64_t value, const struct pp_unit *units, char *buf, size_t n)
