@@ -151,13 +151,13 @@ double pp_bench_sum(const char *metrics, const char *series)
  * first line. */
 static void read_processors(struct moment *m)
 {
-    enum { IDLE = 3, IOWAIT = 4, FIELDS = 8 }; /* user nice system idle iowait irq softirq steal */
+    enum { IDLE = 3, IOWAIT = 4, STAT_FIELDS = 8 }; /* user nice system idle iowait irq softirq steal */
     char line[512] = "", *at = line + strlen("cpu");
     FILE *f = fopen("/proc/stat", "re");
     if (!f)
         return;
     if (fgets(line, sizeof line, f) && strncmp(line, "cpu ", 4) == 0)
-        for (int i = 0; i < FIELDS; i++) {
+        for (int i = 0; i < STAT_FIELDS; i++) {
             double ticks = (double)strtoull(at, &at, 10);
             m->all += ticks;
             m->busy += i == IDLE || i == IOWAIT ? 0 : ticks;
