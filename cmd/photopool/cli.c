@@ -16,12 +16,14 @@
 
 enum { OPT_SERVER = 1000, OPT_KEY_FILE, OPT_JSON, OPT_TABLE, OPT_HELP, OPT_FIRST };
 
+#define OUTPUT_HELP                                            \
+    "  --json                JSON lines, also on a terminal\n" \
+    "  --table               text and tables, also into a pipe or file\n"
+
 static const char shared_help[] =
     "\nEvery command that talks to a server also takes:\n"
     "  --server URL          default PHOTOPOOL_SERVER, then " DEFAULT_SERVER "\n"
-    "  --key-file FILE       the API key is in FILE; default: PHOTOPOOL_KEY\n"
-    "  --json                JSON lines, also on a terminal\n"
-    "  --table               text and tables, also into a pipe or file\n";
+    "  --key-file FILE       the API key is in FILE; default: PHOTOPOOL_KEY\n" OUTPUT_HELP;
 
 int pp_cli_usage(const struct pp_cli *cli, const char *fmt, ...)
 {
@@ -76,23 +78,26 @@ static int set(const struct pp_cli *cli, const struct pp_opt *o, const char *tex
     return PP_CLI_GO;
 }
 
-/* The options that all commands share. The other options of a command are numbered from OPT_FIRST.
- */
+/* The options that all commands share; the last N_REMOTE of them only those that ask a server. The
+ * other options of a command are numbered from OPT_FIRST. */
 static const struct option shared[] = {
-    {"server", required_argument, NULL, OPT_SERVER}, {"key-file", required_argument, NULL, OPT_KEY_FILE},
-    {"json", no_argument, NULL, OPT_JSON},           {"table", no_argument, NULL, OPT_TABLE},
+    {"json", no_argument, NULL, OPT_JSON},
+    {"table", no_argument, NULL, OPT_TABLE},
     {"help", no_argument, NULL, OPT_HELP},
+    {"server", required_argument, NULL, OPT_SERVER},
+    {"key-file", required_argument, NULL, OPT_KEY_FILE},
 };
-enum { N_SHARED = sizeof shared / sizeof *shared };
+enum { N_SHARED = sizeof shared / sizeof *shared, N_REMOTE = 2 };
 
 static void fill(struct option *longs, const struct pp_cli_spec *spec)
 {
-    memcpy(longs, shared, sizeof shared);
+    size_t n = N_SHARED - (spec->local ? N_REMOTE : 0);
+    memcpy(longs, shared, n * sizeof *shared);
     for (size_t i = 0; i < spec->n_opts; i++)
-        longs[N_SHARED + i] = (struct option){
-            spec->opts[i].name, spec->opts[i].kind == PP_OPT_FLAG ? no_argument : required_argument, NULL,
-            OPT_FIRST + (int)i};
-    longs[N_SHARED + spec->n_opts] = (struct option){0};
+        longs[n + i] = (struct option){spec->opts[i].name,
+                                       spec->opts[i].kind == PP_OPT_FLAG ? no_argument : required_argument,
+                                       NULL, OPT_FIRST + (int)i};
+    longs[n + spec->n_opts] = (struct option){0};
 }
 
 static int unknown_option(const struct pp_cli *cli, const struct option *longs, const char *given)
@@ -121,7 +126,7 @@ static int one_option(struct pp_cli *cli, const struct pp_cli_spec *spec, const 
     case 'h':
     case OPT_HELP:
         fputs(spec->help, stdout);
-        fputs(shared_help, stdout);
+        fputs(spec->local ? "\n" OUTPUT_HELP : shared_help, stdout);
         return pp_cli_end(PP_EXIT_DONE);
     case ':': return pp_cli_usage(cli, "%s needs a value", argv[optind - 1]);
     case '?': return unknown_option(cli, longs, argv[optind - 1]);

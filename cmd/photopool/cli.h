@@ -36,6 +36,7 @@ struct pp_cli_spec {
     size_t n_opts; /* number of options, at most PP_CLI_OPTS */
     int min_args, max_args;
     const char *args_text; /* names a missing argument in the message, such as "a batch" */
+    bool local;            /* the command asks no server, so there is neither --server nor --key-file */
 };
 
 /* A parsed command line. The texts belong to argv or the environment. */
@@ -45,6 +46,7 @@ struct pp_cli {
     /* name of the file with the API key; NULL: the environment variable PHOTOPOOL_KEY may have the
      * key */
     const char *key_file;
+    bool no_key; /* the server has no keys, so none is sent, whatever the environment says */
     /* output is JSON: --json was given, or standard output is not a terminal and --table was not
      * given */
     bool json;

@@ -47,6 +47,8 @@ static int read_key(const char *path, char key[KEY_LINE_MAX])
 static int set_key(struct pp_api_client *c, const struct pp_cli *cli)
 {
     char key[KEY_LINE_MAX] = "";
+    if (cli->no_key)
+        return PP_EXIT_DONE;
     const char *env = getenv("PHOTOPOOL_KEY"), *from = cli->key_file ? cli->key_file : "PHOTOPOOL_KEY";
     if (cli->key_file) {
         int code = read_key(cli->key_file, key);

@@ -54,6 +54,8 @@ int pp_cmd_breaker(int argc, char **argv);
 int pp_cmd_stats(int argc, char **argv);
 int pp_cmd_errors(int argc, char **argv);
 
+int pp_cmd_doctor(int argc, char **argv);
+int pp_cmd_bench(int argc, char **argv);
 int pp_cmd_completion(int argc, char **argv);
 int pp_cmd_version(int argc, char **argv);
 

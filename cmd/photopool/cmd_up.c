@@ -20,8 +20,7 @@
 #include "config/config.h"
 #include "config/params.h"
 #include "format/json_out.h"
-#include "pipeline/pipeline.h"
-#include "wire.h"
+#include "wire_parts.h"
 
 static const char up_usage[] =
     "Usage: photopool up [--data DIR] [--config FILE] [--set NAME=VALUE]...\n"
@@ -329,17 +328,11 @@ static int load(struct server *s, int argc, char **argv)
     return s->command->check(s->config) ? -1 : PP_EXIT_USAGE;
 }
 
-/* Refuses a store that several processes share without a common coordinator: each process would use
- * a client's whole limit. */
 static bool check_up(const struct pp_config *config)
 {
-    bool own_store = strncmp(config->store.url, "sqlite:", 7) == 0;
-    bool own_coordinator = strncmp(config->coordinator.url, "local:", 6) == 0;
-
-    if (own_store == own_coordinator)
+    if (pp_wire_stores_fit(config))
         return true;
-    fprintf(stderr, "photopool: store.url and coordinator.url do not go together: sqlite: with local:, or "
-                    "mongodb:// with redis://\n");
+    fprintf(stderr, "photopool: " PP_WIRE_STORES_MISFIT "\n");
     return false;
 }
 
@@ -451,9 +444,7 @@ static int run(const struct server_command *command, int argc, char **argv)
 
 int pp_cmd_up(int argc, char **argv)
 {
-    static const struct server_command command = {
-        "up", up_usage, PP_ROLE_API | PP_ROLE_INGEST | PP_ROLE_WORKER | PP_ROLE_DELIVER | PP_ROLE_CRON,
-        check_up};
+    static const struct server_command command = {"up", up_usage, PP_ROLES_ALL, check_up};
     return run(&command, argc, argv);
 }
 

@@ -50,6 +50,8 @@ const struct pp_command pp_commands[] = {
     {"drain", "[WORKER]", "let workers finish, claim no more and end", pp_cmd_drain},
 
     {"This program", NULL, NULL, NULL},
+    {"doctor", "[--data DIR]", "checks what a server needs here, and says what to do", pp_cmd_doctor},
+    {"bench", "[--seconds N]", "how fast this machine is, with a made-up photo host", pp_cmd_bench},
     {"completion", "bash|zsh|fish", "a script that completes commands and options", pp_cmd_completion},
     {"version", "", "its version", pp_cmd_version},
 };

@@ -67,6 +67,18 @@ static enum pp_err check_inside(int dir, const char *path, const char *mode, boo
     return PP_OK;
 }
 
+/* Reads the directory's attributes, and refuses one of another user. */
+static enum pp_err check_owner(int dir, const char *path, struct stat *st, struct pp_wire_error *error)
+{
+    if (fstat(dir, st) != 0)
+        return pp_wire_explain(error, PP_EIO, "data directory %s can't be read: %s", path, strerror(errno));
+    return pp_wire_explain(error, st->st_uid == geteuid() ? PP_OK : PP_EIO,
+                           "data directory %s belongs to user %u, and photopool runs as user %u: give it "
+                           "to that user, or let "
+                           "photopool make one: --data %s/data",
+                           path, (unsigned)st->st_uid, (unsigned)geteuid(), path);
+}
+
 /* Makes an existing directory private. It becomes private before the look inside: nobody can add a
  * file after it. */
 static enum pp_err make_private(const struct pp_data_dir *d, int dir, const char *path,
@@ -75,19 +87,14 @@ static enum pp_err make_private(const struct pp_data_dir *d, int dir, const char
     char mode[8];
     struct stat st;
 
-    if (fstat(dir, &st) != 0)
-        return pp_wire_explain(error, PP_EIO, "data directory %s can't be read: %s", path, strerror(errno));
-    if (st.st_uid != geteuid())
-        return pp_wire_explain(error, PP_EIO,
-                               "data directory %s belongs to user %u, and photopool runs as user %u: give it "
-                               "to that user, or let "
-                               "photopool make one: --data %s/data",
-                               path, (unsigned)st.st_uid, (unsigned)geteuid(), path);
+    enum pp_err err = check_owner(dir, path, &st, error);
+    if (err != PP_OK)
+        return err;
     snprintf(mode, sizeof mode, "%04o", (unsigned)st.st_mode & 07777);
     if ((st.st_mode & 07777) != 0700 && fchmod(dir, 0700) != 0)
         return pp_wire_explain(error, PP_EIO, "data directory %s can't be made private: %s", path,
                                strerror(errno));
-    enum pp_err err = check_inside(dir, path, mode, st.st_mode & 0022, error);
+    err = check_inside(dir, path, mode, st.st_mode & 0022, error);
     if (err != PP_OK)
         (void)fchmod(dir, st.st_mode & 07777);
     else if (st.st_mode & 0077)
@@ -143,6 +150,38 @@ static enum pp_err lock(struct pp_data_dir *d, int dir, const char *path, struct
     if (ftruncate(fd, 0) != 0)
         return pp_wire_explain(error, PP_EIO, "%s/lock can't be written: %s", path, strerror(errno));
     return PP_OK;
+}
+
+/* --- looking and opening --- */
+
+/* Returns true if a process that runs has the lock. */
+static bool is_locked(int dir)
+{
+    int fd = openat(dir, "lock", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    bool locked = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (fd >= 0)
+        close(fd);
+    return locked;
+}
+
+enum pp_err pp_data_dir_look(const char *path, bool *in_use, struct pp_wire_error *error)
+{
+    struct stat st;
+    char mode[8];
+    int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    *in_use = false;
+    if (dir < 0)
+        return pp_wire_explain(error, errno == ENOENT ? PP_ENOTFOUND : PP_EIO,
+                               "data directory %s can't be opened: %s; choose another with --data DIR", path,
+                               strerror(errno));
+    enum pp_err err = check_owner(dir, path, &st, error);
+    if (err == PP_OK) {
+        snprintf(mode, sizeof mode, "%04o", (unsigned)st.st_mode & 07777);
+        err = check_inside(dir, path, mode, st.st_mode & 0022, error);
+        *in_use = is_locked(dir);
+    }
+    close(dir);
+    return err;
 }
 
 enum pp_err pp_data_dir_open(struct pp_data_dir *d, struct pp_loop *loop, struct pp_log *log,

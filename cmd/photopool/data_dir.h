@@ -20,6 +20,10 @@ struct pp_data_dir {
  * link. PP_EBUSY: another process uses it. PP_ENOMEM. */
 pp_must_check enum pp_err pp_data_dir_open(struct pp_data_dir *d, struct pp_loop *loop, struct pp_log *log,
                                            const char *path, struct pp_wire_error *error);
+/* Checks the directory as pp_data_dir_open() does, and changes nothing. Sets *in_use if a process
+ * that runs has the directory, which is no failure. PP_ENOTFOUND: there is no directory yet.
+ * PP_EIO: `error` says what to do. */
+pp_must_check enum pp_err pp_data_dir_look(const char *path, bool *in_use, struct pp_wire_error *error);
 /* Unlocks the directory. `orderly`: the process has stored everything, so the next one need not
  * look for traces of a crash. Does nothing if `d` is {.lock = -1}. */
 void pp_data_dir_close(struct pp_data_dir *d, bool orderly);

@@ -96,22 +96,27 @@ static enum pp_err open_fetch_adapters(void *data, struct pp_loop *loop, struct 
     return err == PP_OK ? pp_cares_resolver_open(loop, &cares, resolver) : err;
 }
 
-/* Converts fetch.resolve to the resolver's form: all addresses of one host and port on one line. */
-static enum pp_err make_pins(struct pp_wire *w)
+char **pp_wire_make_pins(const struct pp_config *c)
 {
-    const struct pp_config_resolves *r = &w->config->fetch.resolve;
-    w->pins = calloc(r->n + 1, sizeof(*w->pins));
-    if (!w->pins)
-        return PP_ENOMEM;
-    for (size_t i = 0; i < r->n; i++) {
+    const struct pp_config_resolves *r = &c->fetch.resolve;
+    char **pins = calloc(r->n + 1, sizeof(*pins));
+    for (size_t i = 0; pins && i < r->n; i++) {
         const struct pp_config_resolve *pin = &r->item[i];
         bool v6 = strchr(pin->address, ':') != NULL;
-        if (asprintf(&w->pins[i], v6 ? "%s:%u:[%s]" : "%s:%u:%s", pin->host, pin->port, pin->address) < 0) {
-            w->pins[i] = NULL;
-            return PP_ENOMEM;
+        if (asprintf(&pins[i], v6 ? "%s:%u:[%s]" : "%s:%u:%s", pin->host, pin->port, pin->address) < 0) {
+            pins[i] = NULL;
+            pp_wire_free_pins(pins);
+            return NULL;
         }
     }
-    return PP_OK;
+    return pins;
+}
+
+void pp_wire_free_pins(char **pins)
+{
+    for (char **pin = pins; pin && *pin; pin++)
+        free(*pin);
+    free(pins);
 }
 
 static char *config_row(void *data, size_t i)
@@ -184,9 +189,7 @@ static enum pp_err open_http(struct pp_wire *w, struct pp_wire_error *error)
                                : pp_err_text(err));
 }
 
-/* Checks fetch.ca_file: if it contained no certificate, every https photo would fail, and the
- * failure would look like the merchant's fault. */
-static enum pp_err check_ca_file(const char *path, struct pp_wire_error *error)
+enum pp_err pp_wire_check_ca_file(const char *name, const char *path, struct pp_wire_error *error)
 {
     char line[256];
     bool found = false;
@@ -195,17 +198,15 @@ static enum pp_err check_ca_file(const char *path, struct pp_wire_error *error)
     if (!path[0])
         return PP_OK;
     if (!f)
-        return pp_wire_explain(error, PP_EIO, "fetch.ca_file %s can't be read: %s", path, strerror(errno));
+        return pp_wire_explain(error, PP_EIO, "%s %s can't be read: %s", name, path, strerror(errno));
     while (!found && fgets(line, sizeof(line), f))
         found = strstr(line, "-----BEGIN ") && strstr(line, "CERTIFICATE-----");
     fclose(f);
-    return pp_wire_explain(error, found ? PP_OK : PP_EINVAL,
-                           "fetch.ca_file %s has no certificate in PEM form", path);
+    return pp_wire_explain(error, found ? PP_OK : PP_EINVAL, "%s %s has no certificate in PEM form", name,
+                           path);
 }
 
-/* Returns true if this process uses the data directory. In a fleet, only processes with the role
- * api use it, for their journal. */
-static bool needs_data(const struct pp_config *c, unsigned roles)
+bool pp_wire_needs_data(const struct pp_config *c, unsigned roles)
 {
     return !pp_wire_is_fleet(c) || ((roles & PP_ROLE_API) && c->ingest.journal);
 }
@@ -241,8 +242,9 @@ static enum pp_err open_all(struct pp_wire *w, unsigned roles, struct pp_wire_er
 {
     pp_process_return_memory();
     enum pp_err err = pp_wire_params_init(&w->params, w->config);
-    if (err == PP_OK)
-        err = make_pins(w);
+    w->pins = pp_wire_make_pins(w->config);
+    if (err == PP_OK && !w->pins)
+        err = PP_ENOMEM;
     if (err != PP_OK)
         return pp_wire_explain(error, err, "the configuration can't be used: %s", pp_err_text(err));
     w->params.params.sole_worker = !pp_wire_is_fleet(w->config);
@@ -255,8 +257,8 @@ static enum pp_err open_all(struct pp_wire *w, unsigned roles, struct pp_wire_er
         return err;
     set_limits(w);
     init_clock(&w->p.wall);
-    err = check_ca_file(w->config->fetch.ca_file, error);
-    if (err == PP_OK && needs_data(w->config, roles))
+    err = pp_wire_check_ca_file("fetch.ca_file", w->config->fetch.ca_file, error);
+    if (err == PP_OK && pp_wire_needs_data(w->config, roles))
         err = open_data(w, error);
     w->params.params.pid = getpid();
     w->params.params.started_wall_ms = pp_clock_wall_ms(); /* open_data() may have set this clock */
@@ -294,9 +296,7 @@ static void close_all(struct pp_wire *w)
     pp_data_dir_close(&w->data, w->ended);
     pp_timer_close(w->api_timer);
     pp_timer_close(w->trim_timer);
-    for (char **pin = w->pins; pin && *pin; pin++)
-        free(*pin);
-    free(w->pins);
+    pp_wire_free_pins(w->pins);
     pp_wire_params_fini(&w->params);
     free(w);
 }

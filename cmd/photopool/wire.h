@@ -8,6 +8,8 @@
 #ifndef PHOTOPOOL_CMD_WIRE_H
 #define PHOTOPOOL_CMD_WIRE_H
 
+#include <stdbool.h>
+
 #include "base/log.h"
 #include "config/config.h"
 #include "photopool/err.h"
@@ -18,6 +20,14 @@ struct pp_wire;
 struct pp_wire_error {
     char text[512]; /* says what failed, and what to do */
 };
+
+/* Returns true if store.url and coordinator.url go together: both are of this process alone, or
+ * both are shared. Several processes that share a store without a common coordinator would each
+ * use a client's whole limit. */
+bool pp_wire_stores_fit(const struct pp_config *config);
+#define PP_WIRE_STORES_MISFIT                                                               \
+    "store.url and coordinator.url do not go together: sqlite: with local:, or mongodb:// " \
+    "with redis://"
 
 /* Opens all parts that `roles` (PP_ROLE_*) need on `loop`. `config` must stay valid as long as the
  * wire, or until pp_wire_reload() replaces it. */

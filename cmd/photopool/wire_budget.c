@@ -7,10 +7,6 @@
 #include "base/process.h"
 #include "wire_parts.h"
 
-/* The process asks for no more descriptors than this, even if the system permits more: tables that
- * are indexed by descriptors stay small. */
-#define DESCRIPTORS_MAX (1u << 20)
-
 /* All webhooks together have at most this many posts of results in flight. */
 enum { POSTS_MAX = 512 };
 
@@ -76,14 +72,14 @@ static uint32_t raise_limit(void)
     struct rlimit r;
 
     if (getrlimit(RLIMIT_NOFILE, &r) != 0)
-        return DESCRIPTORS_MAX;
-    rlim_t most = r.rlim_max < DESCRIPTORS_MAX ? r.rlim_max : DESCRIPTORS_MAX;
+        return PP_DESCRIPTORS_MAX;
+    rlim_t most = r.rlim_max < PP_DESCRIPTORS_MAX ? r.rlim_max : PP_DESCRIPTORS_MAX;
     if (r.rlim_cur < most) {
         struct rlimit raised = {.rlim_cur = most, .rlim_max = r.rlim_max};
         if (setrlimit(RLIMIT_NOFILE, &raised) == 0)
             r = raised;
     }
-    return r.rlim_cur < DESCRIPTORS_MAX ? (uint32_t)r.rlim_cur : DESCRIPTORS_MAX;
+    return r.rlim_cur < PP_DESCRIPTORS_MAX ? (uint32_t)r.rlim_cur : PP_DESCRIPTORS_MAX;
 }
 
 static uint32_t served_concurrency(const struct pp_params *p)
@@ -111,19 +107,24 @@ static uint32_t bodies_of_a_key(const struct pp_budget *b, const struct pp_confi
     return places / 4 > BODIES_MIN ? places / 4 : BODIES_MIN;
 }
 
+struct pp_budget_want pp_wire_want(const struct pp_params *p, const struct pp_config *c, unsigned roles,
+                                   uint32_t descriptors)
+{
+    return (struct pp_budget_want){.descriptors = descriptors,
+                                   .files = (uint32_t)pp_process_open_fds() + files_of(c, roles),
+                                   .transfers = roles & PP_ROLE_WORKER ? served_concurrency(p) : 0,
+                                   .threads = p->threads,
+                                   .posts = roles & PP_ROLE_DELIVER ? POSTS_MAX : 0,
+                                   .tests = roles & PP_ROLE_API ? PP_API_TESTS : 0,
+                                   .callers = (uint32_t)c->http.max_connections,
+                                   .streams = roles & PP_ROLE_API ? (uint32_t)c->events.max_subscribers : 0};
+}
+
 enum pp_err pp_wire_divide(struct pp_budget *b, struct pp_params *p, const struct pp_config *c,
                            unsigned roles, struct pp_log *log, struct pp_wire_error *error)
 {
     uint32_t limit = raise_limit();
-    const struct pp_budget_want want = {.descriptors = limit,
-                                        .files = (uint32_t)pp_process_open_fds() + files_of(c, roles),
-                                        .transfers = roles & PP_ROLE_WORKER ? served_concurrency(p) : 0,
-                                        .threads = p->threads,
-                                        .posts = roles & PP_ROLE_DELIVER ? POSTS_MAX : 0,
-                                        .tests = roles & PP_ROLE_API ? PP_API_TESTS : 0,
-                                        .callers = (uint32_t)c->http.max_connections,
-                                        .streams =
-                                            roles & PP_ROLE_API ? (uint32_t)c->events.max_subscribers : 0};
+    const struct pp_budget_want want = pp_wire_want(p, c, roles, limit);
     enum pp_err err = pp_budget_divide(&want, b);
 
     if (err != PP_OK)

@@ -8,6 +8,9 @@
 #include "pipeline/pipeline.h"
 #include "wire.h"
 
+/* The roles of a process that does everything. */
+#define PP_ROLES_ALL (PP_ROLE_API | PP_ROLE_INGEST | PP_ROLE_WORKER | PP_ROLE_DELIVER | PP_ROLE_CRON)
+
 /* The roles that use the event log and the delivery store. */
 #define PP_ROLES_RELAYING (PP_ROLE_API | PP_ROLE_DELIVER | PP_ROLE_CRON)
 
@@ -30,12 +33,31 @@ pp_must_check enum pp_err pp_wire_params_init(struct pp_wire_params *w, const st
 pp_must_check enum pp_err pp_wire_params_reload(struct pp_wire_params *w, const struct pp_config *config);
 void pp_wire_params_fini(struct pp_wire_params *w);
 
-/* wire_budget.c: raises the soft limit of descriptors to the hard one, and divides the descriptors
+/* wire_budget.c: most descriptors that a process asks for, even if the system permits more: tables
+ * that are indexed by descriptors stay small. */
+#define PP_DESCRIPTORS_MAX (1u << 20)
+/* Returns what a process with these roles wants to do with `descriptors`. */
+struct pp_budget_want pp_wire_want(const struct pp_params *params, const struct pp_config *config,
+                                   unsigned roles, uint32_t descriptors);
+/* Raises the soft limit of descriptors to the hard one, and divides the descriptors
  * as the configuration and the roles want them. Lowers the limits in `params` to what there is, and
  * logs what was lowered. Returns PP_EFULL, with a text in `error`, if there are too few. */
 pp_must_check enum pp_err pp_wire_divide(struct pp_budget *budget, struct pp_params *params,
                                          const struct pp_config *config, unsigned roles, struct pp_log *log,
                                          struct pp_wire_error *error);
+
+/* Checks a file of certificates, "" for none: if it contained none, every https photo would fail,
+ * and the failure would look like the merchant's fault. `name` is the parameter. PP_EIO,
+ * PP_EINVAL. */
+pp_must_check enum pp_err pp_wire_check_ca_file(const char *name, const char *path,
+                                                struct pp_wire_error *error);
+/* Returns fetch.resolve in the resolver's form: all addresses of one host and port on one line, and
+ * NULL at the end. The caller frees the lines with pp_wire_free_pins(). NULL: out of memory. */
+char **pp_wire_make_pins(const struct pp_config *config);
+void pp_wire_free_pins(char **pins);
+/* Returns true if this process uses the data directory. In a fleet, only processes with the role
+ * api use it, for their journal. */
+bool pp_wire_needs_data(const struct pp_config *config, unsigned roles);
 
 /* Returns true if other processes use the same store. */
 bool pp_wire_is_fleet(const struct pp_config *config);

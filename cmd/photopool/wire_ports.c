@@ -66,6 +66,11 @@ static bool is_local(const struct opening *o)
     return after(o->c->coordinator.url, "local:") != NULL;
 }
 
+bool pp_wire_stores_fit(const struct pp_config *config)
+{
+    return pp_wire_is_fleet(config) == !after(config->coordinator.url, "local:");
+}
+
 /* Sets `path` and `what` for the file in the data directory that the caller opens next. */
 static void data_file(struct opening *o, const char *what, const char *name)
 {

@@ -376,6 +376,11 @@ static void logins(void **state)
         snprintf(url, sizeof url, "%s:%u%s", cases[i].before, tcp_proxy_port(p->proxy), cases[i].after);
         o.url = url;
         k->sink->ops->close(k->sink);
+        assert_int_equal(pp_amqp_probe(&o, error), cases[i].error ? PP_EIO : PP_OK);
+        if (cases[i].error) {
+            has(error, cases[i].error);
+            assert_null(strstr(error, "secret"));
+        }
         assert_int_equal(pp_amqp_sink_open(k->loop, &o, &k->sink, error), PP_OK);
         assert_int_equal(sink_kit_send(k, m, 1), cases[i].error ? PP_EIO : PP_OK);
         if (cases[i].error)

@@ -271,6 +271,29 @@ static void not_allowed_to_write(void **state)
     assert_non_null(strstr(k->r.error, "uthoriz"));
 }
 
+/* A probe finds the brokers and the topic, and does not create a topic that is missing. */
+static void probes(void **state)
+{
+    struct sink_kit *k = *state;
+    struct place *p = k->place;
+    char error[PP_SINK_ERROR_MAX] = "";
+    struct pp_kafka_options o = {.brokers = rd_kafka_mock_cluster_bootstraps(p->cluster),
+                                 .timeout_ms = SINK_LONG_MS};
+    bool exists;
+    assert_int_equal(pp_kafka_probe(&o, &exists, error), PP_OK);
+    assert_true(exists);
+    o.topic = "another";
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pp_kafka_probe(&o, &exists, error), PP_OK);
+        assert_false(exists);
+    }
+    kill_broker(p);
+    o.timeout_ms = 1000;
+    assert_int_equal(pp_kafka_probe(&o, &exists, error), PP_EIO);
+    assert_non_null(strstr(error, "127.0.0.1"));
+    start_broker(p);
+}
+
 static void nobody_there(void **state)
 {
     struct sink_kit *k = *state;
@@ -341,6 +364,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(one_spoils_none, sink_kit_setup, sink_kit_teardown),
         cmocka_unit_test_setup_teardown(transient_errors_are_retried, sink_kit_setup, sink_kit_teardown),
         cmocka_unit_test_setup_teardown(not_allowed_to_write, sink_kit_setup, sink_kit_teardown),
+        cmocka_unit_test_setup_teardown(probes, sink_kit_setup, sink_kit_teardown),
         cmocka_unit_test_setup_teardown(nobody_there, sink_kit_setup_impatient, sink_kit_teardown),
         cmocka_unit_test_setup_teardown(a_new_producer, sink_kit_setup, sink_kit_teardown),
         cmocka_unit_test_setup_teardown(options_are_checked, sink_kit_setup, sink_kit_teardown),

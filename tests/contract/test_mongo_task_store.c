@@ -33,11 +33,16 @@ static void run_command(const char *url, const char *json)
 static void newer_schema_is_refused(void **state)
 {
     struct store_kit *k = *state;
+    char error[PP_MONGO_ERROR_MAX];
+    struct pp_mongo_look look;
     k->store->ops->close(k->store);
     run_command(k->place,
                 "{\"update\": \"meta\", \"updates\": [{\"q\": {\"_id\": \"schema\"}, \"u\": {\"$inc\": "
                 "{\"v\": 99}}}], \"writeConcern\": {\"w\": \"majority\"}}");
     assert_int_equal(mk_subject.open(k->loop, k->place, &k->store), PP_EMISMATCH);
+    assert_int_equal(pp_mongo_look(&(struct pp_mongo_options){.uri = k->place}, &look, error), PP_OK);
+    assert_int_equal(look.schema, look.known + 99);
+    assert_true(look.known > 0 && strlen(look.set) > 0 && atoi(look.version) >= 5);
     run_command(k->place,
                 "{\"update\": \"meta\", \"updates\": [{\"q\": {\"_id\": \"schema\"}, \"u\": {\"$inc\": "
                 "{\"v\": -99}}}], \"writeConcern\": {\"w\": \"majority\"}}");
@@ -52,6 +57,11 @@ static void nobody_there(void **state)
     struct pp_mongo_options o = {.uri = url, .timeout_ms = 200};
     snprintf(url, sizeof url, "mongodb://user:secret@127.0.0.1:%u/x", pp_test_port());
     enum pp_err err = pp_mongo_task_store_open(k->loop, &o, &store, error);
+    assert_true(err == PP_EIO || err == PP_ETIMEOUT);
+    assert_true(strlen(error) > 0);
+    assert_null(strstr(error, "secret"));
+    struct pp_mongo_look look;
+    err = pp_mongo_look(&o, &look, error);
     assert_true(err == PP_EIO || err == PP_ETIMEOUT);
     assert_true(strlen(error) > 0);
     assert_null(strstr(error, "secret"));

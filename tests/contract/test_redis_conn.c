@@ -14,6 +14,7 @@
 
 #include "adapter/redis/redis_conn.h"
 #include "adapter/redis/redis_internal.h"
+#include "adapter/redis/redis_look.h"
 #include "redis_server.h"
 #include "test_loop.h"
 
@@ -201,6 +202,53 @@ static void refusals_and_bytes(void **state)
     assert_int_equal(a.err, PP_OK);
     assert_int_equal(redis_server_number(redis_server_shared(), "STRLEN t:bytes"), 5);
     close_kit(&k);
+}
+
+static void what_a_server_says_of_itself(void **state)
+{
+    (void)state;
+    struct pp_loop *loop = pp_loop_open();
+    struct pp_redis_look look;
+    char why[PP_REDIS_WHY_MAX], url[64];
+    assert_int_equal(pp_redis_look(loop, redis_server_shared()->url, LONG_MS, &look, why), PP_OK);
+    assert_true(atoi(look.server.version) >= 6);
+    assert_false(pp_redis_server_old(&look.server) || pp_redis_server_evicts(&look.server));
+    assert_true(strlen(look.server.aof) > 0 && strlen(look.server.fsync) > 0);
+    /* The server runs on this machine, so its clock is read between the two moments. */
+    assert_true(look.clock_ms >= look.asked_ms - 2 && look.clock_ms <= look.heard_ms + 2);
+    assert_int_equal(pp_redis_look(loop, "http://127.0.0.1", LONG_MS, &look, why), PP_EINVAL);
+    snprintf(url, sizeof url, "redis://u:secret@127.0.0.1:%u", pp_test_port());
+    assert_int_equal(pp_redis_look(loop, url, LONG_MS, &look, why), PP_EIO);
+    assert_non_null(strstr(why, "refused"));
+    assert_null(strstr(why, "secret"));
+    snprintf(url, sizeof url, "redis://u:secret@%s", redis_server_shared()->url + strlen("redis://"));
+    assert_int_equal(pp_redis_look(loop, url, LONG_MS, &look, why), PP_EIO);
+    assert_null(strstr(why, "secret"));
+    pp_loop_close(loop);
+}
+
+/* Old and careless servers are recognised by their words. */
+static void words_of_servers(void **state)
+{
+    static const struct {
+        const char *info, *fsync, *durability;
+        bool old, evicts;
+    } cases[] = {
+        {"redis_version:6.0.16\r\naof_enabled:0\r\n", "", "appendonly is off", true, false},
+        {"redis_version:6.2.0\r\naof_enabled:1\r\n", "always", "syncs each write", false, false},
+        {"redis_version:7.0.15\r\naof_enabled:1\r\nmaxmemory_policy:noeviction\r\n", "everysec",
+         "the last seconds", false, false},
+        {"redis_version:7.0.15\r\nmaxmemory_policy:allkeys-lru\r\n", "", "does not say", false, true},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct pp_redis_server s = {.version = ""};
+        pp_redis_server_read(&s, cases[i].info);
+        snprintf(s.fsync, sizeof s.fsync, "%s", cases[i].fsync);
+        assert_int_equal(pp_redis_server_old(&s), cases[i].old);
+        assert_int_equal(pp_redis_server_evicts(&s), cases[i].evicts);
+        assert_non_null(strstr(pp_redis_server_durability(&s), cases[i].durability));
+    }
 }
 
 static void bounded(void **state)
@@ -651,6 +699,8 @@ int main(void)
         cmocka_unit_test(urls),
         cmocka_unit_test(answers_come_in_order),
         cmocka_unit_test(refusals_and_bytes),
+        cmocka_unit_test(what_a_server_says_of_itself),
+        cmocka_unit_test(words_of_servers),
         cmocka_unit_test(bounded),
         cmocka_unit_test(scripts_are_sent_once_and_again),
         cmocka_unit_test(login_and_database),

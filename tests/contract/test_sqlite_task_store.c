@@ -116,8 +116,12 @@ static void newer_schema_is_refused(void **state)
     struct store_kit *k = *state;
     k->store->ops->close(k->store);
     int version = user_version(k->place);
+    struct pp_sqlite_look look;
     run_sql(k->place, "PRAGMA user_version=999");
     assert_int_equal(open_store(k->loop, k->place, &k->store), PP_EMISMATCH);
+    assert_int_equal(pp_sqlite_task_store_look(k->place, &look), PP_OK);
+    assert_int_equal(look.version, 999);
+    assert_int_equal(look.known, version);
     run_sql(k->place, pp_arena_printf(&k->arena, "PRAGMA user_version=%d", version));
     assert_int_equal(open_store(k->loop, k->place, &k->store), PP_OK);
 }

@@ -133,17 +133,49 @@ static enum pp_err read_options(struct pp_amqp *s, const struct pp_amqp_options 
     return PP_OK;
 }
 
-enum pp_err pp_amqp_sink_open(struct pp_loop *loop, const struct pp_amqp_options *o,
-                              struct pp_result_sink **out, char error[PP_SINK_ERROR_MAX])
+/* Makes a sink that is not connected. Returns NULL when out of memory. Sets *err to the result of
+ * reading the options. */
+static struct pp_amqp *new_sink(const struct pp_amqp_options *o, enum pp_err *err,
+                                char error[PP_SINK_ERROR_MAX])
 {
     struct pp_amqp *s = calloc(1, sizeof *s);
-    if (!s)
-        return pp_sink_bad_option(error, pp_err_text(PP_ENOMEM)), PP_ENOMEM;
+    if (!s) {
+        (void)pp_sink_bad_option(error, pp_err_text(PP_ENOMEM));
+        return NULL;
+    }
     s->log = o->log;
     s->url = strdup(o->url);
     s->ca_file = o->ca_file ? strdup(o->ca_file) : NULL;
-    enum pp_err err = read_options(s, o, error);
+    *err = read_options(s, o, error);
+    return s;
+}
+
+enum pp_err pp_amqp_sink_open(struct pp_loop *loop, const struct pp_amqp_options *o,
+                              struct pp_result_sink **out, char error[PP_SINK_ERROR_MAX])
+{
+    enum pp_err err;
+    struct pp_amqp *s = new_sink(o, &err, error);
+    if (!s)
+        return PP_ENOMEM;
     /* The lane calls keep_alive() twice in each heartbeat interval: the broker drops a connection
      * that is silent for two intervals. */
     return pp_sink_lane_open(&s->lane, &driver, loop, s->heartbeat_s * INT64_C(500), err, out, error);
+}
+
+enum pp_err pp_amqp_probe(const struct pp_amqp_options *o, char error[PP_SINK_ERROR_MAX])
+{
+    enum pp_err err;
+    struct pp_amqp *s = new_sink(o, &err, error);
+    if (!s)
+        return PP_ENOMEM;
+    if (err == PP_OK) {
+        err = pp_amqp_connect(s);
+        if (err == PP_OK)
+            leave(&s->lane);
+        else
+            snprintf(error, PP_SINK_ERROR_MAX, "%.100s:%d: %.380s", s->to.host, s->to.port, s->link.error);
+        pp_amqp_drop(s);
+    }
+    destroy(&s->lane);
+    return err;
 }

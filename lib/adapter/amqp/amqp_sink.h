@@ -35,4 +35,9 @@ struct pp_amqp_options {
 pp_must_check enum pp_err pp_amqp_sink_open(struct pp_loop *loop, const struct pp_amqp_options *o,
                                             struct pp_result_sink **out, char error[PP_SINK_ERROR_MAX]);
 
+/* Connects to the broker as a sink does, which also declares the exchange, and closes the
+ * connection. Blocks, at most about three times timeout_ms. PP_EINVAL as above; PP_EIO,
+ * PP_ETIMEOUT: `error` says what failed. PP_ENOMEM. */
+pp_must_check enum pp_err pp_amqp_probe(const struct pp_amqp_options *o, char error[PP_SINK_ERROR_MAX]);
+
 #endif

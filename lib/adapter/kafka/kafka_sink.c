@@ -360,3 +360,39 @@ enum pp_err pp_kafka_sink_open(struct pp_loop *loop, const struct pp_kafka_optio
         err = make_producer(s, error);
     return pp_sink_lane_open(&s->lane, &driver, loop, IDLE_MS, err, out, error);
 }
+
+/* --- probing --- */
+
+/* Asks for all topics: to ask for one that is missing could create it. */
+static enum pp_err find_topic(struct pp_kafka *s, bool *exists, char error[PP_SINK_ERROR_MAX])
+{
+    const struct rd_kafka_metadata *m;
+    rd_kafka_resp_err_t err = rd_kafka_metadata(s->producer, 1, NULL, &m, (int)s->timeout_ms);
+    rd_kafka_poll(s->producer, 0);
+    if (err) {
+        snprintf(error, PP_SINK_ERROR_MAX, "%.200s%s%.280s", rd_kafka_err2str(err), s->reason[0] ? ": " : "",
+                 s->reason);
+        return is_timeout(err) && !s->unreachable ? PP_ETIMEOUT : PP_EIO;
+    }
+    for (int i = 0; i < m->topic_cnt && !*exists; i++)
+        *exists = strcmp(m->topics[i].topic, s->topic) == 0;
+    rd_kafka_metadata_destroy(m);
+    return PP_OK;
+}
+
+enum pp_err pp_kafka_probe(const struct pp_kafka_options *o, bool *topic_exists,
+                           char error[PP_SINK_ERROR_MAX])
+{
+    struct pp_kafka *s = calloc(1, sizeof *s);
+    *topic_exists = false;
+    if (!s)
+        return pp_sink_bad_option(error, pp_err_text(PP_ENOMEM)), PP_ENOMEM;
+    s->log = o->log;
+    enum pp_err err = read_options(s, o, error);
+    if (err == PP_OK)
+        err = make_producer(s, error);
+    if (err == PP_OK)
+        err = find_topic(s, topic_exists, error);
+    destroy(&s->lane);
+    return err;
+}

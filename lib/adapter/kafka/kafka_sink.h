@@ -10,6 +10,8 @@
 #ifndef PP_ADAPTER_KAFKA_SINK_H
 #define PP_ADAPTER_KAFKA_SINK_H
 
+#include <stdbool.h>
+
 #include "base/log.h"
 #include "runtime/sink_lane.h"
 
@@ -30,5 +32,10 @@ struct pp_kafka_options {
  * borrowed. */
 pp_must_check enum pp_err pp_kafka_sink_open(struct pp_loop *loop, const struct pp_kafka_options *o,
                                              struct pp_result_sink **out, char error[PP_SINK_ERROR_MAX]);
+
+/* Asks the brokers for their topics. Blocks, at most about timeout_ms. Sets *topic_exists.
+ * PP_EINVAL as above; PP_EIO, PP_ETIMEOUT: `error` says what failed. PP_ENOMEM. */
+pp_must_check enum pp_err pp_kafka_probe(const struct pp_kafka_options *o, bool *topic_exists,
+                                         char error[PP_SINK_ERROR_MAX]);
 
 #endif

@@ -510,6 +510,7 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
     X(REKEY_REMOVE, REMOVE, PHOTOS, "", "{'_id': '?was:k', 'c': '?client:s', 'e': '?epoch:i'}")              \
     X(CREATE_INDEXES, COMMAND_WRITE, META, "", "{'createIndexes': '?collection:s', 'indexes': '?specs:A'}")  \
     X(HELLO, COMMAND, META, "", "{'hello': 1, 'topologyVersion': '?known:D?', 'maxAwaitTimeMS': '?wait:I'}") \
+    X(BUILD_INFO, COMMAND, META, "", "{'buildInfo': 1}")                                                     \
     /* sinks: cursors, and the endpoints of webhooks */                                                      \
     X(SINK_CURSOR, FIND, SINKS, "", "{'_id': '?sink:s'}", "",                                                \
       "'limit': 1, 'projection': {'c': 1}, " MG_MAJORITY)                                                    \

@@ -53,6 +53,19 @@ pp_must_check enum pp_err pp_mongo_counter_store_open(struct pp_loop *loop, cons
                                                       struct pp_counter_store **out,
                                                       char error[PP_MONGO_ERROR_MAX]);
 
+/* What a server says of itself and of photopool's database. */
+struct pp_mongo_look {
+    char version[32];  /* of the server */
+    char set[64];      /* the name of its replica set; "": it is a router of a sharded cluster */
+    int schema, known; /* version of the schema, 0: there is none yet; the highest that this program knows */
+    int64_t ahead_ms;  /* the server's clock minus the machine's; 0 for less than 250 ms */
+};
+
+/* Asks a server once, and only reads. Blocks, at most about timeout_ms. Fails as
+ * pp_mongo_task_store_open() does; but a schema of a newer version is no failure here. */
+pp_must_check enum pp_err pp_mongo_look(const struct pp_mongo_options *o, struct pp_mongo_look *out,
+                                        char error[PP_MONGO_ERROR_MAX]);
+
 /* Frees the memory that libmongoc keeps for the process. Call once, after the last store is
  * closed. */
 void pp_mongo_cleanup(void);

@@ -257,5 +257,7 @@ const bson_t *pp_mg_command(struct pp_mg_thread *t, enum pp_mg_command command, 
 void pp_mg_migrate(struct pp_mg_thread *t);
 /* Checks the server, and reads its clock. PP_EMISMATCH: it is not in a replica set, or too old. */
 void pp_mg_hello(struct pp_mg_thread *t);
+/* Checks the server, and reads what it says of itself and the version of the schema. */
+void pp_mg_look(struct pp_mg_thread *t, struct pp_mongo_look *out);
 
 #endif

@@ -104,6 +104,18 @@ static int64_t read_version(struct pp_mg_thread *t)
     return row ? pp_mg_doc_int(row, "v") : 0;
 }
 
+void pp_mg_look(struct pp_mg_thread *t, struct pp_mongo_look *out)
+{
+    pp_mg_hello(t);
+    const char *set = pp_mg_doc_text(&t->reply, "setName");
+    bson_snprintf(out->set, sizeof out->set, "%s", set ? set : "");
+    const char *version = pp_mg_doc_text(pp_mg_command(t, MQ_BUILD_INFO, ""), "version");
+    bson_snprintf(out->version, sizeof out->version, "%s", version ? version : "?");
+    out->ahead_ms = atomic_load(&t->m->offset_ms);
+    out->schema = (int)read_version(t);
+    out->known = SCHEMA;
+}
+
 /* --- one process at a time --- */
 
 /* Takes the lease in meta/migrating, by the server's clock. Several processes could create the

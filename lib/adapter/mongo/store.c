@@ -290,17 +290,27 @@ static enum pp_err open_pool(struct pp_mg *m, const mongoc_uri_t *uri, unsigned 
     return PP_OK;
 }
 
-/* Looks for a server, and prepares its database. With `later` it looks only once, and a missing
- * server is no failure. */
-static enum pp_err prepare(struct pp_mg *m, mongoc_uri_t *uri, bool later, char error[PP_MONGO_ERROR_MAX])
+/* Reads what the server says of itself. */
+static enum pp_err look_at_server(struct pp_mg_thread *t, struct pp_mongo_look *look)
 {
-    mongoc_uri_set_option_as_bool(uri, MONGOC_URI_SERVERSELECTIONTRYONCE, later);
+    pp_mg_begin(t, "look", PP_MG_OP_OPEN);
+    pp_mg_look(t, look);
+    pp_mg_end(t);
+    return t->err;
+}
+
+/* Looks for a server, and prepares its database, or, if `look` is not NULL, only reads what the
+ * server says. With `later` it looks only once, and a missing server is no failure. */
+static enum pp_err prepare(struct pp_mg *m, mongoc_uri_t *uri, bool later, struct pp_mongo_look *look,
+                           char error[PP_MONGO_ERROR_MAX])
+{
+    mongoc_uri_set_option_as_bool(uri, MONGOC_URI_SERVERSELECTIONTRYONCE, later || look);
     mongoc_client_t *client = mongoc_client_new_from_uri(uri);
     struct pp_mg_thread *t = client ? new_thread(m, client) : NULL;
     enum pp_err err = PP_ENOMEM;
     if (t) {
         mongoc_client_set_error_api(client, MONGOC_ERROR_API_VERSION_2);
-        err = check_server(t);
+        err = look ? look_at_server(t, look) : check_server(t);
         uint32_t domain = t->error.domain;
         if (err != PP_OK)
             bson_snprintf(error, PP_MONGO_ERROR_MAX, "%s", t->error.message);
@@ -330,28 +340,41 @@ static enum pp_err open_lane(struct pp_mg *m, unsigned threads, size_t capacity)
     return m->home ? PP_OK : PP_ENOMEM;
 }
 
-/* Opens a store for any port. */
-static enum pp_err open_store(struct pp_loop *loop, const struct pp_mongo_options *o, struct pp_mg **out,
-                              char error[PP_MONGO_ERROR_MAX])
+/* Makes a store that is not connected. Sets *uri, which the caller frees; NULL: the URI is bad.
+ * Returns NULL when out of memory. */
+static struct pp_mg *new_store(const struct pp_mongo_options *o, mongoc_uri_t **uri,
+                               char error[PP_MONGO_ERROR_MAX])
 {
-    unsigned threads = o->threads ? o->threads : 4;
     struct pp_mg *m = calloc(1, sizeof *m);
     bson_snprintf(error, PP_MONGO_ERROR_MAX, "%s", pp_err_text(PP_ENOMEM));
+    *uri = NULL;
     if (!m)
-        return PP_ENOMEM;
+        return NULL;
     mongoc_init();
     /* the driver must not log, because fail() in run.c logs its errors */
     mongoc_log_set_handler(NULL, NULL);
-    m->loop = loop;
     m->log = o->log;
     m->key_of = o->key_of;
     pp_mg_commands_open(m->commands);
     pthread_mutex_init(&m->lock, NULL);
     pthread_mutex_init(&m->opening, NULL);
-    mongoc_uri_t *uri = read_uri(m, o, error);
+    *uri = read_uri(m, o, error);
+    return m;
+}
+
+/* Opens a store for any port. */
+static enum pp_err open_store(struct pp_loop *loop, const struct pp_mongo_options *o, struct pp_mg **out,
+                              char error[PP_MONGO_ERROR_MAX])
+{
+    unsigned threads = o->threads ? o->threads : 4;
+    mongoc_uri_t *uri;
+    struct pp_mg *m = new_store(o, &uri, error);
+    if (!m)
+        return PP_ENOMEM;
+    m->loop = loop;
     enum pp_err err = uri ? open_pool(m, uri, threads, error) : PP_EINVAL;
     if (err == PP_OK)
-        err = prepare(m, uri, o->later, error);
+        err = prepare(m, uri, o->later, NULL, error);
     if (err == PP_OK)
         err = open_lane(m, threads, o->capacity);
     mongoc_uri_destroy(uri);
@@ -364,6 +387,21 @@ static enum pp_err open_store(struct pp_loop *loop, const struct pp_mongo_option
     m->counters.ops = &counter_ops;
     *out = m;
     return PP_OK;
+}
+
+enum pp_err pp_mongo_look(const struct pp_mongo_options *o, struct pp_mongo_look *out,
+                          char error[PP_MONGO_ERROR_MAX])
+{
+    const struct pp_mongo_options once = {.uri = o->uri, .timeout_ms = o->timeout_ms, .log = o->log};
+    mongoc_uri_t *uri;
+    struct pp_mg *m = new_store(&once, &uri, error);
+    *out = (struct pp_mongo_look){0};
+    if (!m)
+        return PP_ENOMEM;
+    enum pp_err err = uri ? prepare(m, uri, false, out, error) : PP_EINVAL;
+    mongoc_uri_destroy(uri);
+    close_store(m);
+    return err;
 }
 
 enum pp_err pp_mongo_task_store_open(struct pp_loop *loop, const struct pp_mongo_options *o,

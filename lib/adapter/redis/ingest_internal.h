@@ -15,6 +15,7 @@
 #include <hiredis/hiredis.h>
 
 #include "adapter/redis/redis_conn.h"
+#include "adapter/redis/redis_look.h"
 #include "adapter/redis/redis_ports.h"
 #include "adapter/redis/script_constants.h"
 #include "base/arena.h"
@@ -92,9 +93,7 @@ struct pp_riq {
     bool hungry;               /* the last take returned no entries */
     struct pp_timer *recovery; /* fires when the entries of a silent planner may be taken */
     struct pp_timer *call_watch;
-    struct {
-        char aof[8], last_write[16], policy[64], maxmemory[24];
-    } server; /* what INFO and CONFIG said after the latest connect */
+    struct pp_redis_server server; /* what INFO and CONFIG said after the latest connect */
     char durable[320];
     char warned[64]; /* the eviction policy that the latest warning named */
 };

@@ -6,7 +6,6 @@
  * waits, and never disturbs a busy one. A token may be lost with a connection or a planner. So a
  * planner that waits takes again after LISTEN_S even without a token. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "adapter/redis/ingest_internal.h"
@@ -121,48 +120,16 @@ void pp_riq_watch(struct pp_ingest_queue *base, void (*cb)(void *data), void *da
 
 /* --- which failures accepted batches survive --- */
 
-/* Copies the value of the line "name:value" of INFO to `out`, or "" if there is no such line. */
-static void info(const char *text, const char *name, char *out, size_t size)
-{
-    size_t n = strlen(name);
-    out[0] = '\0';
-    for (const char *line = text; line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL)
-        if (strncmp(line, name, n) == 0 && line[n] == ':') {
-            snprintf(out, size, "%.*s", (int)strcspn(line + n + 1, "\r\n"), line + n + 1);
-            return;
-        }
-}
-
-static const char *durability_of(const char *aof, const char *fsync)
-{
-    static const struct {
-        const char *fsync, *text;
-    } rows[] = {
-        {"always", "survives a kill and a power cut: Redis syncs each write (appendfsync always)"},
-        {"everysec", "survives a kill; a power cut of Redis' machine may lose the last seconds "
-                     "(appendfsync everysec)"},
-        {"no", "survives a kill; a power cut of Redis' machine may lose the last minute (appendfsync no)"},
-    };
-    if (!aof[0])
-        return "as durable as Redis is; it does not say";
-    if (strcmp(aof, "1") != 0)
-        return "survives a kill of photopool's processes; lost back to its last snapshot when Redis ends "
-               "(appendonly is off)";
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (strcmp(fsync, rows[i].fsync) == 0)
-            return rows[i].text;
-    return "survives a kill (appendonly is on); Redis does not say how often it syncs";
-}
-
 static void on_fsync(void *data, enum pp_err err, const struct redisReply *reply)
 {
     struct pp_riq *q = data;
     /* The answer is an error if the server forbids CONFIG. */
     const char *fsync = err == PP_OK && pp_redis_is(reply, "tt") ? reply->element[1]->str : "",
                *policy = q->server.policy;
-    bool evicts = policy[0] && strcmp(policy, "noeviction") != 0;
+    bool evicts = pp_redis_server_evicts(&q->server);
 
-    snprintf(q->durable, sizeof q->durable, "%s%s%s%s%s", durability_of(q->server.aof, fsync),
+    snprintf(q->server.fsync, sizeof q->server.fsync, "%s", fsync);
+    snprintf(q->durable, sizeof q->durable, "%s%s%s%s%s", pp_redis_server_durability(&q->server),
              strcmp(q->server.last_write, "err") == 0 ? "; its last write to disk has FAILED" : "",
              evicts ? "; Redis may drop accepted batches when its memory is full (maxmemory-policy " : "",
              evicts ? policy : "", evicts ? ")" : "");
@@ -177,16 +144,12 @@ static void on_info(void *data, enum pp_err err, const struct redisReply *reply)
 {
     static const char *const config[] = {"CONFIG", "GET", "appendfsync"};
     struct pp_riq *q = data;
-    char version[24];
     if (err != PP_OK || reply->type != REDIS_REPLY_STRING || q->closing)
         return;
-    info(reply->str, "aof_enabled", q->server.aof, sizeof q->server.aof);
-    info(reply->str, "aof_last_write_status", q->server.last_write, sizeof q->server.last_write);
-    info(reply->str, "maxmemory_policy", q->server.policy, sizeof q->server.policy);
-    info(reply->str, "maxmemory_human", q->server.maxmemory, sizeof q->server.maxmemory);
-    info(reply->str, "redis_version", version, sizeof version);
-    if (version[0] && strtod(version, NULL) < 6.2)
-        pp_log(q->log, PP_LOG_ERROR, "Redis is too old: 6.2 or newer is needed", "version", version, NULL);
+    pp_redis_server_read(&q->server, reply->str);
+    if (pp_redis_server_old(&q->server))
+        pp_log(q->log, PP_LOG_ERROR, "Redis is too old: 6.2 or newer is needed", "version", q->server.version,
+               NULL);
     if (pp_redis_command(q->redis, 3, config, NULL, on_fsync, q) != PP_OK)
         return; /* CONFIG could not be sent, so the text for /readyz stays as it was */
 }

@@ -53,6 +53,7 @@ struct pp_redis_line {
     enum pp_redis_line_state state;
     bool hope;      /* no attempt has failed since the line was last up, so calls wait for the next attempt */
     unsigned tries; /* number of attempts that have failed in a row */
+    char why[160];  /* why the latest attempt or connection has ended; "": none has */
     int64_t up_at;  /* when the greeting ended, in ms of the loop's clock */
     int64_t heard_at;   /* when the last bytes arrived, in ms of the loop's clock */
     int64_t asked_wall; /* wall time at which the greeting asked for Redis' TIME */

@@ -187,6 +187,7 @@ static void rest(struct pp_redis_line *l, const char *why)
     l->hope = was_up;
     l->state = PP_LINE_RESTING;
     forget_lookup(l);
+    snprintf(l->why, sizeof l->why, "%s", why);
     log_failure(l, was_up, why);
     if (!was_up)
         go_home(l); /* the node that MOVED named may be gone, so the URL's host is next */

@@ -508,3 +508,9 @@ enum pp_err pp_sqlite_delivery_store_open(struct pp_loop *loop, const char *path
         close_store(&s->base);
     return err;
 }
+
+enum pp_err pp_sqlite_delivery_store_look(const char *path, struct pp_sqlite_look *out)
+{
+    out->known = PP_SQ_N(schema);
+    return pp_sq_look(path, &out->version);
+}

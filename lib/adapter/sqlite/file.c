@@ -410,3 +410,15 @@ bool pp_sq_roundtrips(struct pp_sq_file *f, size_t i, const char **name, uint64_
     *n = atomic_load_explicit(&f->counts[i], memory_order_relaxed);
     return true;
 }
+
+enum pp_err pp_sq_look(const char *path, int *version)
+{
+    struct pp_sq_db db = {0};
+    if (access(path, F_OK) != 0 && errno == ENOENT)
+        return PP_ENOTFOUND;
+    int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE | SQLITE_OPEN_READONLY;
+    pp_sq_fail(&db, pp_sq_err(sqlite3_open_v2(path, &db.h, flags, NULL)));
+    *version = db.err == PP_OK ? (int)pragma(&db, "PRAGMA user_version") : 0;
+    sqlite3_close(db.h);
+    return db.err;
+}

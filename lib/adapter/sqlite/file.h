@@ -109,6 +109,9 @@ pp_must_check enum pp_err pp_sq_file_open(struct pp_sq_file *f, const struct pp_
                                           struct pp_sq_db *db);
 /* Closes the file. No request may be in flight. The adapter frees the writer's state afterwards. */
 void pp_sq_file_close(struct pp_sq_file *f);
+/* Reads the version of a file, without opening it for use; pp_sqlite_task_store_look() has the
+ * errors. */
+pp_must_check enum pp_err pp_sq_look(const char *path, int *version);
 /* Makes the file smaller, by a few MiB at most, if much more of it is free than used. For requests
  * that delete old rows, after the deletions. A file of an earlier version keeps its size. */
 void pp_sq_trim(struct pp_sq_db *db);

@@ -21,6 +21,17 @@
 pp_must_check enum pp_err pp_sqlite_task_store_open(struct pp_loop *loop, const char *path, pp_key_of *key_of,
                                                     struct pp_task_store **out);
 
+/* The version of a file's schema, and the highest that this program knows. */
+struct pp_sqlite_look {
+    int version, known;
+};
+
+/* Read the version of the file of a task store, or of a delivery store, and write nothing; another
+ * process may have the file. Block while they read. PP_ENOTFOUND: there is no such file.
+ * PP_ECORRUPT: it is damaged or not a database. PP_EIO, PP_EBUSY, PP_ENOMEM. */
+pp_must_check enum pp_err pp_sqlite_task_store_look(const char *path, struct pp_sqlite_look *out);
+pp_must_check enum pp_err pp_sqlite_delivery_store_look(const char *path, struct pp_sqlite_look *out);
+
 /* Opens the ingest queue. It has a file of its own, so that accepting a batch never waits for the
  * task store. A finished append survives a power cut; many appends share one fsync. */
 pp_must_check enum pp_err pp_sqlite_ingest_queue_open(struct pp_loop *loop, const char *path,

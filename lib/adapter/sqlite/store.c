@@ -182,3 +182,9 @@ enum pp_err pp_sqlite_task_store_open(struct pp_loop *loop, const char *path, pp
         close_store(&s->base);
     return err;
 }
+
+enum pp_err pp_sqlite_task_store_look(const char *path, struct pp_sqlite_look *out)
+{
+    out->known = PP_STORE_VERSION;
+    return pp_sq_look(path, &out->version);
+}
