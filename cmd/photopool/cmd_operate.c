@@ -1,5 +1,5 @@
-/* cmd_operate.c: the subcommands for operators: `photopool explain`, `queue`, `workers`,
- * `routes`, `errors` and `drain`. Each prints the answer of one endpoint. */
+/* cmd_operate.c: the subcommands for operators: `photopool explain`, `workers`, `routes`,
+ * `errors` and `drain`. Each prints the answer of one endpoint. */
 #include "list.h"
 #include "show.h"
 
@@ -31,15 +31,7 @@ int pp_cmd_explain(int argc, char **argv)
     return pp_client_finish(&cli, pp_show_call(&cli, "GET", &path, NULL));
 }
 
-/* --- `photopool queue`, `workers` and `routes`: lists for operators --- */
-
-static const char queue_help[] =
-    "Usage: photopool queue\n\n"
-    "Shows what waits and for how long: batches to be planned, photos to be fetched by "
-    "tier, results to be delivered.\n\n"
-    "Examples:\n"
-    "  photopool queue\n"
-    "  photopool queue --json | jq .ingest.oldest_seconds\n";
+/* --- `photopool workers` and `routes`: lists for operators --- */
 
 static const char workers_help[] =
     "Usage: photopool workers\n\n"
@@ -55,16 +47,6 @@ static const char routes_help[] =
     "Examples:\n"
     "  photopool routes --client 42\n"
     "  photopool routes --domain shop.example --json\n";
-
-int pp_cmd_queue(int argc, char **argv)
-{
-    struct pp_cli cli;
-    struct pp_buf path;
-    int code = pp_cli_parse(&cli, argc, argv, &(struct pp_cli_spec){queue_help, NULL, 0, 0, 0, ""});
-    if (code != PP_CLI_GO)
-        return code;
-    return pp_client_finish(&cli, pp_show_call(&cli, "GET", pp_path(&path, "/v1/queue"), NULL));
-}
 
 int pp_cmd_workers(int argc, char **argv)
 {

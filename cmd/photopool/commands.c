@@ -40,7 +40,7 @@ const struct pp_command pp_commands[] = {
     {"limits", "CLIENT [--rpm N]", "show or change a client's limits", pp_cmd_limits},
     {"pause", "CLIENT", "start no requests for a client", pp_cmd_pause},
     {"resume", "CLIENT", "start them again", pp_cmd_resume},
-    {"queue", "", "what waits, and for how long", pp_cmd_queue},
+    {"queue", "[set-aside|retry|fail]", "what waits, and what could not be planned", pp_cmd_queue},
     {"workers", "", "who fetches, and how busy they are", pp_cmd_workers},
     {"routes", "[--client ID] [--domain D]", "what was learned about hosts", pp_cmd_routes},
     {"hosts", "[--state S]", "how photo hosts answer, and their breakers", pp_cmd_hosts},

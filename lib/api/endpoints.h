@@ -50,6 +50,8 @@
     X(POST, "/v1/webhooks/{}/replay", ADMIN, PP_UNBOUND | PP_JSON | PP_OPTIONAL, "", replay_webhook)      \
     X(GET, "/v1/explain", READ, 0, "client url ", explain)                                                \
     X(GET, "/v1/queue", READ, PP_UNBOUND, "", get_queue)                                                  \
+    X(GET, "/v1/queue/set-aside", ADMIN, PP_UNBOUND | PP_LIST, PP_PAGE, list_set_aside)                   \
+    X(POST, "/v1/queue/set-aside/{}", ADMIN, PP_UNBOUND | PP_JSON, "", set_aside_action)                  \
     X(GET, "/v1/config", ADMIN, PP_EVERYWHERE | PP_UNBOUND | PP_LIST, PP_PAGE, list_config)               \
     X(POST, "/v1/counters", SUBMIT, PP_JSON | PP_KEYED | PP_WIDE, "", post_counters)                      \
     X(GET, "/v1/counters", READ, 0, "key* ", get_counters)                                                \

@@ -78,3 +78,26 @@ bool pp_entry_next_photo(struct pp_entry_reader *r, const char **url, size_t *ur
     *url = pp_read_str(&r->r, url_n);
     return !r->r.failed;
 }
+
+struct pp_entry_readable pp_entry_measure(const void *p, size_t n)
+{
+    struct pp_entry_readable out = {0};
+    struct pp_entry_reader r;
+    struct pp_entry_item item;
+    const char *url;
+    size_t url_n;
+
+    if (!pp_entry_open(&r, p, n))
+        return out;
+    out.bytes = n - r.r.n;
+    while (pp_entry_next(&r, &item)) {
+        while (pp_entry_next_photo(&r, &url, &url_n))
+            ;
+        if (r.r.failed)
+            break;
+        out.bytes = n - r.r.n;
+        out.items += !item.rejected;
+        out.photos += item.n_photos;
+    }
+    return out;
+}

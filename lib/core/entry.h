@@ -59,4 +59,14 @@ bool pp_entry_next(struct pp_entry_reader *r, struct pp_entry_item *item);
 /* Reads the next photo of the item. Returns false if there is none or if the entry is damaged. */
 bool pp_entry_next_photo(struct pp_entry_reader *r, const char **url, size_t *url_n);
 
+/* What can be read of an entry. */
+struct pp_entry_readable {
+    size_t bytes; /* the part of the entry up to the damage, which is an entry, too; 0: nothing */
+    uint32_t items;
+    uint64_t photos;
+};
+
+/* Reads the whole entry, and counts what comes before the first damage, in whole items. */
+struct pp_entry_readable pp_entry_measure(const void *p, size_t n);
+
 #endif

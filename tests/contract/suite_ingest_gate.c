@@ -104,15 +104,17 @@ void pp_ingest_gate_lose(struct gate_keeper *keeper)
     req->done(req);
 }
 
-#define GATED(X)                \
-    X(read, pp_ingest_read)     \
-    X(take, pp_ingest_take)     \
-    X(ack, pp_ingest_ack)       \
-    X(poison, pp_ingest_poison) \
-    X(get, pp_ingest_get)       \
-    X(list, pp_ingest_list)     \
-    X(stats, pp_ingest_stats)   \
-    X(clean, pp_ingest_clean)   \
+#define GATED(X)                        \
+    X(read, pp_ingest_read)             \
+    X(take, pp_ingest_take)             \
+    X(ack, pp_ingest_ack)               \
+    X(poison, pp_ingest_poison)         \
+    X(list_aside, pp_ingest_list_aside) \
+    X(put_back, pp_ingest_put_back)     \
+    X(get, pp_ingest_get)               \
+    X(list, pp_ingest_list)             \
+    X(stats, pp_ingest_stats)           \
+    X(clean, pp_ingest_clean)           \
     X(check, pp_ingest_check)
 static bool is_shut(struct gate *g, const char *name)
 {

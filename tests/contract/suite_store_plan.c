@@ -42,6 +42,42 @@ static void photos_open_and_answered(void **state)
     sk_check_counts(k, "c", "b_1", "a b c d e");
 }
 
+/* Nothing could be read of the batch's entry: it ends without items. */
+static void a_batch_without_items(void **state)
+{
+    struct store_kit *k = *state;
+    struct pp_store_plan *r = sk_plan_of(k, "c", "b_1", "a: p1");
+    r->n = 0;
+    r->batch_items = r->batch_photos = 0;
+    for (int i = 0; i < 2; i++) {
+        KIT_OK(k, plan, r);
+        struct pp_batch b = sk_batch(k, "b_1");
+        assert_int_equal(b.state, PP_BATCH_FINISHED);
+        assert_int_equal(b.items_total, 0);
+        assert_int_equal(b.photos_total, 0);
+    }
+}
+
+/* The first chunk of a damaged entry is planned; then it is given up, and planned up to the damage.
+ */
+static void a_batch_that_gets_smaller(void **state)
+{
+    struct store_kit *k = *state;
+    struct pp_store_plan *r = sk_plan_of(k, "c", "b_1", "a: p1=stored; b: p2=stored");
+    r->batch_items = 5;
+    r->batch_photos = 9;
+    r->last = false;
+    KIT_OK(k, plan, r);
+    assert_int_equal(sk_batch(k, "b_1").state, PP_BATCH_RUNNING);
+    r->batch_items = r->batch_photos = 2;
+    r->last = true;
+    KIT_OK(k, plan, r);
+    struct pp_batch b = sk_batch(k, "b_1");
+    assert_int_equal(b.state, PP_BATCH_FINISHED);
+    assert_int_equal(b.items_total, 2);
+    assert_int_equal(b.items[PP_ITEM_COMPLETE], 2);
+}
+
 static void texts_come_back_as_they_went(void **state)
 {
     struct store_kit *k = *state;
@@ -454,6 +490,8 @@ static void skips_are_counted(void **state)
 #define T(f) cmocka_unit_test_setup_teardown(f, sk_open, sk_close)
 static const struct CMUnitTest tests[] = {
     T(photos_open_and_answered),
+    T(a_batch_without_items),
+    T(a_batch_that_gets_smaller),
     T(texts_come_back_as_they_went),
     T(planning_again_changes_nothing),
     T(a_result_keeps_its_number),

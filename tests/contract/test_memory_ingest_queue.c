@@ -572,12 +572,12 @@ static void requests_arrive_late(void **state)
 {
     struct kit *k = *state;
     struct pp_ingest_queue *q = open_on_line(k);
-    struct pp_memory_call *calls[7];
+    struct pp_memory_call *calls[8];
     bool gone;
     append(k, 0, "c", "b_1");
     append(k, 0, "c", "b_2");
     append(k, 0, "d", "b_3");
-    for (int i = 0; i < 7; i++) {
+    for (int i = 0; i < 8; i++) {
         struct pp_arena arena;
         union {
             struct pp_req req;
@@ -587,54 +587,51 @@ static void requests_arrive_late(void **state)
             struct pp_ingest_poison poison;
             struct pp_ingest_cancel cancel;
             struct pp_ingest_clean clean;
+            struct pp_ingest_put_back put_back;
             struct pp_ingest_get get;
         } *r = calloc(1, sizeof *r);
         pp_arena_init(&arena, 0);
         char *id = pp_arena_strdup(&arena, i == 0 ? "b_8" : i == 2 ? "b_1" : "b_3");
         const char **ids = pp_arena_array(&arena, 1, sizeof *ids);
         ids[0] = id;
-        if (i == 0) {
+        switch (i) {
+        case 0:
             r->append = entry(pp_arena_strdup(&arena, "e"), id);
             r->append.key = pp_arena_strdup(&arena, "key");
             r->append.answer = pp_arena_strdup(&arena, "the answer");
             r->append.answer_n = 10;
-        } else if (i == 1) {
+            break;
+        case 1:
             ids[0] = pp_arena_strdup(&arena, "d");
-            r->take = (struct pp_ingest_take){.consumer = pp_arena_strdup(&arena, "p9"),
-                                              .limit = 9,
-                                              .max_bytes = 100,
-                                              .skip = ids,
-                                              .n_skip = 1};
-        } else if (i == 2) {
-            r->ack = (struct pp_ingest_ack){.batch_ids = ids, .n = 1};
-        } else if (i == 3) {
-            r->cancel.batch_id = id;
-        } else if (i == 4) {
-            r->poison = (struct pp_ingest_poison){.batch_id = id, .reason = id};
-        } else if (i == 5) {
-            r->clean.before_ms = 1;
-        } else {
-            r->get.batch_id = id;
+            r->take = (struct pp_ingest_take){.consumer = pp_arena_strdup(&arena, "p9"), .skip = ids};
+            r->take.limit = 9, r->take.max_bytes = 100, r->take.n_skip = 1;
+            break;
+        case 2: r->ack = (struct pp_ingest_ack){.batch_ids = ids, .n = 1}; break;
+        case 3: r->cancel.batch_id = id; break;
+        case 4: r->poison = (struct pp_ingest_poison){.batch_id = id, .reason = id}; break;
+        case 5: r->clean.before_ms = 1; break;
+        case 6: r->put_back.batch_id = id; break;
+        default: r->get.batch_id = id; break;
         }
         r->req = (struct pp_req){.done = on_done, .data = k, .arena = &arena};
         enum pp_err (*const submit[])(struct pp_ingest_queue *, void *) = {
-            (void *)q->ops->append, (void *)q->ops->take,  (void *)q->ops->ack, (void *)q->ops->cancel,
-            (void *)q->ops->poison, (void *)q->ops->clean, (void *)q->ops->get};
+            (void *)q->ops->append, (void *)q->ops->take,  (void *)q->ops->ack,      (void *)q->ops->cancel,
+            (void *)q->ops->poison, (void *)q->ops->clean, (void *)q->ops->put_back, (void *)q->ops->get};
         k->done = false;
         assert_int_equal(submit[i](q, r), PP_OK);
         calls[i] = next_call(&k->hands);
         pp_memory_end(calls[i], PP_ETIMEOUT, &gone);
-        assert_true(k->done && gone == (i == 6));
+        assert_true(k->done && gone == (i == 7));
         pp_arena_fini(&arena);
         free(r);
     }
     q->ops->close(q);
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < 7; i++)
         pp_memory_run(calls[i]);
     char rows[200] = "";
     pp_memory_ingest_each(k->server, collect, rows);
     /* The planner p9 got one entry of each client that it did not skip; b_1 is acked. */
-    assert_string_equal(rows, "b_2: b_8:p9 b_3:aside ");
+    assert_string_equal(rows, "b_2: b_3: b_8:p9 ");
     struct pp_ingest_append again = entry("e", "b_7");
     again.key = "key";
     DUE(k, k->q[0], append, &again, PP_EEXISTS);
@@ -821,8 +818,9 @@ static void collect_all(void *data, const struct pp_memory_ingest_row *row)
     char *to = ((struct picture *)data)->rows;
     size_t n = strlen(to);
     assert_memory_equal(row->entry->payload, row->entry->batch_id, row->entry->payload_n);
-    snprintf(to + n, 2000 - n, "%s %s %s %u %d%d;", row->entry->batch_id, row->entry->client,
-             row->planner ? row->planner : "-", row->entry->deliveries, row->aside, row->entry->cancelled);
+    snprintf(to + n, 2000 - n, "%s %s %s %u %d%d%d;", row->entry->batch_id, row->entry->client,
+             row->planner ? row->planner : "-", row->entry->deliveries, row->aside, row->entry->cancelled,
+             row->entry->given_up);
 }
 
 enum { IDS = 40, MOMENTS = 1500 };
@@ -858,12 +856,13 @@ static void do_something(struct kit *k, uint64_t x)
     struct pp_ingest_ack k_ack = {.batch_ids = &id, .n = 1};
     struct pp_ingest_poison p = {.batch_id = id, .reason = "bad"};
     struct pp_ingest_cancel c = {.batch_id = id};
+    struct pp_ingest_put_back b = {.batch_id = id, .give_up = (x >> 50) % 2};
     a.key = (x >> 32) % 2 ? id : NULL;
     k->done = false;
     switch ((x >> 40) % 8) {
     case 0:
-    case 1:
-    case 2: SUBMIT(k, q, append, &a); break;
+    case 1: SUBMIT(k, q, append, &a); break;
+    case 2: SUBMIT(k, q, put_back, &b); break;
     case 3:
     case 4: SUBMIT(k, q, take, &t); break;
     case 5: SUBMIT(k, q, ack, &k_ack); break;

@@ -293,6 +293,72 @@ static void at_most_256_entries_are_set_aside(void **state)
     rik_close_kit(k);
 }
 
+/* An older version has written the reason into the entry's line. */
+static void set_aside_by_an_older_version(void **state)
+{
+    (void)state;
+    struct rik *k = rik_open_with(redis_server_shared(), 1, (struct pp_redis_ingest_options){0});
+    char words[200];
+    rik_append(k, 0, "c", "b_1");
+    struct pp_ingest_poison r = {.batch_id = "b_1", .reason = "x"};
+    RIK_DUE(k, 0, poison, &r, PP_OK);
+    snprintf(words, sizeof words, "HDEL {%s}:state why:b_1", k->prefix);
+    assert_int_equal(redis_server_number(k->server, words), 1);
+    snprintf(words, sizeof words, "HGET {%s}:meta b_1", k->prefix);
+    const char *meta = text_of(k->server, words);
+    char line[600], key[200];
+    snprintf(line, sizeof line, "%s the entry is damaged", meta);
+    snprintf(key, sizeof key, "{%s}:meta", k->prefix);
+    redisContext *c = redisConnect("127.0.0.1", k->server->port);
+    assert_non_null(c);
+    freeReplyObject(redisCommand(c, "HSET %s b_1 %s", key, line));
+    redisFree(c);
+    struct pp_ingest_list_aside l = {.limit = 9};
+    RIK_DUE(k, 0, list_aside, &l, PP_OK);
+    assert_int_equal(l.n, 1);
+    assert_string_equal(l.entries[0].reason, "");
+    assert_true(l.entries[0].since_ms > 1700000000000);
+    struct pp_ingest_put_back b = {.batch_id = "b_1"};
+    RIK_DUE(k, 0, put_back, &b, PP_OK);
+    rik_takes(k, 0, 9, "1");
+    rik_close_kit(k);
+}
+
+/* What an entry leaves that was set aside and put back: nothing that is not there for others. */
+static void put_back_leaves_nothing(void **state)
+{
+    (void)state;
+    struct rik *k = rik_open_with(redis_server_shared(), 1, (struct pp_redis_ingest_options){0});
+    char words[200];
+    char *payload = rik_noise(1 << 20);
+    struct pp_ingest_append a = rik_entry("c", "b_1");
+    a.entry.payload = payload;
+    a.entry.payload_n = 1 << 20;
+    RIK_DUE(k, 0, append, &a, PP_OK);
+    rik_append(k, 0, "c", "b_2");
+    for (int i = 1; i <= 2; i++) {
+        struct pp_ingest_poison r = {.batch_id = i == 1 ? "b_1" : "b_2", .reason = "x"};
+        struct pp_ingest_put_back b = {.batch_id = r.batch_id};
+        RIK_DUE(k, 0, poison, &r, PP_OK);
+        RIK_DUE(k, 0, put_back, &b, PP_OK);
+        snprintf(words, sizeof words, "HEXISTS {%s}:state why:b_%d", k->prefix, i);
+        assert_int_equal(redis_server_number(k->server, words), 0);
+        snprintf(words, sizeof words, "TTL {%s}:parts:b_%d", k->prefix, i);
+        /* -1: the parts of the large entry do not expire. -2: the small entry has none. */
+        assert_int_equal(redis_server_number(k->server, words), i == 1 ? -1 : -2);
+    }
+    struct pp_ingest_take t = rik_take_request(0, 9);
+    RIK_DUE(k, 0, take, &t, PP_OK);
+    assert_int_equal(t.n, 2);
+    assert_memory_equal(t.entries[0].payload, payload, 1 << 20);
+    rik_ack(k, 0, "b_1");
+    rik_ack(k, 0, "b_2");
+    snprintf(words, sizeof words, "EXISTS {%s}:parts:b_1", k->prefix);
+    assert_int_equal(redis_server_number(k->server, words), 0);
+    free(payload);
+    rik_close_kit(k);
+}
+
 static void planners_that_are_gone(void **state)
 {
     (void)state;
@@ -440,6 +506,8 @@ int main(void)
         cmocka_unit_test(a_planner_that_closes_returns_its_entries),
         cmocka_unit_test(an_idle_queue_is_not_polled),
         cmocka_unit_test(at_most_256_entries_are_set_aside),
+        cmocka_unit_test(set_aside_by_an_older_version),
+        cmocka_unit_test(put_back_leaves_nothing),
         cmocka_unit_test(nothing_is_left),
         cmocka_unit_test(planners_that_are_gone),
         cmocka_unit_test(clocks_need_not_agree),

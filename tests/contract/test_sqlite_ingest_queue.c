@@ -20,12 +20,12 @@
 
 static const char *place(void)
 {
-    static char paths[32][256];
+    static char paths[40][256];
     static int n;
     static const char *dir;
     if (!dir)
         dir = pp_test_tmpdir();
-    assert_true(n < 32);
+    assert_true(n < 40);
     snprintf(paths[n], sizeof paths[n], "%s/ingest-%d.db", dir, n);
     return paths[n++];
 }

@@ -10,6 +10,7 @@ import json
 import os
 import urllib.parse
 
+from aside import set_aside
 from browser import Browser
 from harness import Origin, Pool, check, same, scenario, wait_until
 from receiver import Receiver
@@ -134,6 +135,26 @@ def overview(here):
     if os.environ.get("PP_PICTURES"):
         wait_until(lambda: "failed a second" in page.value("document.getElementById('now').innerText"), 60, "the first figures")
     picture(page, "overview")
+
+
+def put_back(here):
+    """Batches that could not be planned are shown, planned again, and failed."""
+    page, pool = here.page, here.pool
+    ids = [f"b_1jd5x2k9q4m7c1t8v3z5{n}" for n in (1, 2)]
+    for id_ in ids:
+        set_aside(pool, id_, "44", [{"id": "late-" + id_[-1], "photos": here.photos(("good", id_))}], "planning it has failed too often")
+    page.show("#/batches", here.slow)
+    page.show("#/", "Batches that could not be planned")
+    page.wait(ids[0])
+    page.click(".fail")  # the newest is the first
+    page.yes()
+    pool.wait_finished(ids[1])
+    same(pool.batch(ids[1])["errors"], {"internal": 1}, "the failed batch")
+    wait_until(lambda: ids[1] not in page.value("document.getElementById('aside').innerText"), 10, "it is no longer set aside")
+    page.click(".retry")
+    pool.wait_finished(ids[0])
+    same(pool.batch(ids[0])["photos"]["stored"], 1, "the batch that is planned again")
+    wait_until(lambda: "could not be planned" not in page.shown(), 10, "nothing is set aside")
 
 
 def batches(here):
@@ -310,7 +331,7 @@ def drain(here):
 
 def test(case):
     here = Here(case)
-    for step in (empty_system, overview, batches, batch, replay_and_cancel, clients, hosts, webhooks, narrow, keyboard, idle, drain):
+    for step in (empty_system, overview, put_back, batches, batch, replay_and_cancel, clients, hosts, webhooks, narrow, keyboard, idle, drain):
         step(here)
         same(here.page.value("violations"), [], f"violations of the policy, and errors, after {step.__name__}")
     here.page.kill()

@@ -26,6 +26,7 @@ import threading
 import time
 import urllib.parse
 
+from aside import set_aside
 from harness import SLOW, Origin, Pool, check, free_port, same, scenario, wait_until
 
 ROOT = os.environ.get("PP_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -546,6 +547,37 @@ def hosts(r):
     same(opened[0]["data"]["host"], "waits.example", "the host of the event")
 
 
+def put_back(r):
+    """Three batches could not be planned: one is planned again, two are failed, of which one is damaged."""
+    api = r.api
+    ids = [r.nobody["id"][:-1] + c for c in "123"]
+    for n, id_ in enumerate(ids):
+        items = [{"id": f"aside-{n}-{i}", "photos": [r.url("a"), r.url("gone")]} for i in range(2)]
+        set_aside(r.pool, id_, "46", items, "the entry is damaged" if n == 2 else "planning it has failed too often", cut=3 if n == 2 else 0)
+    page = api("listSetAside", query=[("limit", 1)])
+    same(page["set_aside"][0]["error"], "the entry is damaged", "why the newest batch is set aside")
+    rest = api("listSetAside", query=[("limit", 5), ("after", page["next"])])["set_aside"]
+    same([(e["id"], e["items"], e["photos"], e["deliveries"]) for e in rest], [(ids[1], 2, 4, 21), (ids[0], 2, 4, 21)], "the others")
+    wait_until(lambda: api("getQueue")["ingest"]["set_aside"] == 3, 20, "the queue counts them")
+    same(api("getBatch", ids[0])["state"], "accepted", "a batch that is set aside")
+    api("putBack", ids[0], body={}, due=400, code="missing_field", refused="form")
+    api("putBack", ids[0], body={"action": "drop"}, due=422, code="bad_value", refused="form")
+    api("putBack", ids[0], body={"action": 1}, due=400, code="bad_type", refused="form")
+    api("putBack", r.nobody["id"], body={"action": "retry"}, due=404, code="not_found")
+    for id_, action in zip(ids, ("retry", "fail", "fail")):
+        same(api("putBack", id_, body={"action": action}, due=202)["action"], action, "what was done")
+    for id_, outcomes, n in zip(ids, (["stored", "failed"], ["failed", "failed"], ["failed", "failed"]), (2, 2, 1)):
+        r.finished(id_)
+        results = sorted(api("listResults", id_)["results"], key=lambda x: x["data"]["item"])
+        same([x["data"]["item"] for x in results], [f"aside-{ids.index(id_)}-{i}" for i in range(n)], "items of the batch")
+        for x in results:
+            same([p["outcome"] for p in x["data"]["photos"]], outcomes, "outcomes of an item")
+            codes = [p["error"]["code"] for p in x["data"]["photos"] if "error" in p]
+            same(codes, ["http_404"] if id_ == ids[0] else ["internal"] * 2, "codes of an item")
+    api("putBack", ids[0], body={"action": "retry"}, due=404, code="not_found")
+    same(api("listSetAside")["set_aside"], [], "nothing is set aside")
+
+
 def drain(r):
     """Drains the worker. Runs last, because the worker then ends."""
     worker = r.api("listWorkers")["workers"][0]["id"]
@@ -924,6 +956,7 @@ def test(case):
     statistics(r)
     events(r, known)
     deliveries(r, known)
+    put_back(r)
     drain(r)
     gaps(case, r)
     due = {(id_, status) for id_, (_, _, op) in r.api.ops.items() for status in op["responses"] if status not in UNSEEN}

@@ -203,7 +203,7 @@ def skipped(r):
 
 def test_supersede_cancel_replay(case):
     r = Run(case)
-    for part in (supersede, cancel, replay, idempotency, refresh, max_age, label, twice, skipped):
+    for part in (supersede, cancel, label, replay, idempotency, refresh, max_age, twice, skipped):
         part(r)
         print(part.__name__, flush=True)
     r.pool.stop()

@@ -147,6 +147,36 @@ static enum pp_err ingest_cancel(struct pp_ingest_queue *q, struct pp_ingest_can
     return fake_later(&f->back, &r->req, e ? PP_OK : PP_ENOTFOUND);
 }
 
+static enum pp_err ingest_list_aside(struct pp_ingest_queue *q, struct pp_ingest_list_aside *r)
+{
+    struct fake_ingest *f = (struct fake_ingest *)q;
+
+    r->entries = pp_arena_array(r->req.arena, FAKE_MAX, sizeof(*r->entries));
+    for (size_t i = 0; i < f->n_aside && !r->more; i++) {
+        if (r->after && strcmp(f->aside[i].entry.batch_id, r->after) >= 0)
+            continue;
+        r->more = r->n == r->limit;
+        if (!r->more)
+            r->entries[r->n++] = f->aside[i];
+    }
+    return fake_later(&f->back, &r->req, f->err);
+}
+
+static enum pp_err ingest_put_back(struct pp_ingest_queue *q, struct pp_ingest_put_back *r)
+{
+    struct fake_ingest *f = (struct fake_ingest *)q;
+    size_t i = 0;
+
+    while (i < f->n_aside && strcmp(f->aside[i].entry.batch_id, r->batch_id) != 0)
+        i++;
+    if (f->err != PP_OK || i == f->n_aside)
+        return fake_later(&f->back, &r->req, f->err != PP_OK ? f->err : PP_ENOTFOUND);
+    f->put_back = *r;
+    f->n_aside--;
+    memmove(&f->aside[i], &f->aside[i + 1], (f->n_aside - i) * sizeof(*f->aside));
+    return fake_later(&f->back, &r->req, PP_OK);
+}
+
 static enum pp_err ingest_stats(struct pp_ingest_queue *q, struct pp_ingest_stats *r)
 {
     struct fake_ingest *f = (struct fake_ingest *)q;
@@ -175,6 +205,8 @@ void fake_ingest_open(struct fake_ingest *f, struct pp_loop *loop)
                                                    .list = ingest_list,
                                                    .cancel = ingest_cancel,
                                                    .stats = ingest_stats,
+                                                   .list_aside = ingest_list_aside,
+                                                   .put_back = ingest_put_back,
                                                    .watch = ingest_watch,
                                                    .durability = ingest_durability};
     *f = (struct fake_ingest){.base.ops = &ops};

@@ -38,7 +38,10 @@ struct fake_ingest {
     enum pp_err append_err, err;
     enum pp_err write_err; /* how probes that write end */
     struct pp_ingest_stats stats;
-    unsigned unseen; /* this many requests for an entry do not find it */
+    struct pp_ingest_aside aside[FAKE_MAX]; /* the entries that are set aside, the newest first */
+    size_t n_aside;
+    struct pp_ingest_put_back put_back; /* the last request that has put one back */
+    unsigned unseen;                    /* this many requests for an entry do not find it */
     size_t page_max; /* a list has at most this many entries; 0: as many as are asked for */
 };
 

@@ -228,6 +228,39 @@ static void refuses_what_is_beyond_its_bounds(void **state)
     }
 }
 
+/* An entry that is cut anywhere can be read up to the last whole item. */
+static void measured_up_to_the_damage(void **state)
+{
+    struct pp_buf b;
+    size_t first = 0;
+
+    (void)state;
+    pp_buf_init(&b, 1 << 20);
+    pp_entry_begin(&b);
+    pp_entry_item(&b, 7, "ad-1", 4, "{\"a\":1}", 7, 2);
+    pp_entry_photo(&b, "http://a.test/1.jpg", 19);
+    pp_entry_photo(&b, "http://a.test/2.jpg", 19);
+    first = b.n;
+    pp_entry_rejected(&b, 0, "part", 4);
+    size_t part = b.n;
+    pp_entry_item(&b, 9, "ad-2", 4, NULL, 0, 1);
+    pp_entry_photo(&b, "", 0);
+    for (size_t n = 0; n <= b.n; n++) {
+        char *cut = malloc(n + 1); /* of its own, so that ASan sees a read behind the end */
+        memcpy(cut, b.p, n);
+        struct pp_entry_readable got = pp_entry_measure(cut, n);
+        assert_int_equal(got.bytes, n == 0 ? 0 : n < first ? 1 : n < part ? first : n < b.n ? part : b.n);
+        assert_int_equal(got.items, (n >= first) + (n == b.n));
+        assert_int_equal(got.photos, 2 * (n >= first) + (n == b.n));
+        struct pp_entry_readable again = pp_entry_measure(cut, got.bytes);
+        assert_true(again.bytes == got.bytes && again.items == got.items && again.photos == got.photos);
+        free(cut);
+    }
+    b.p[0] = 99;
+    assert_int_equal(pp_entry_measure(b.p, b.n).bytes, 0);
+    pp_buf_fini(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -235,6 +268,7 @@ int main(void)
         cmocka_unit_test(an_entry_may_be_empty),      cmocka_unit_test(parts_between_items),
         cmocka_unit_test(other_versions_are_refused), cmocka_unit_test(cut_entries_are_damaged),
         cmocka_unit_test(bytes_may_be_anything),      cmocka_unit_test(refuses_what_is_beyond_its_bounds),
+        cmocka_unit_test(measured_up_to_the_damage),
     };
 
     return cmocka_run_group_tests_name("entry", tests, NULL, NULL);

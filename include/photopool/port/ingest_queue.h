@@ -32,6 +32,9 @@ struct pp_ingest_entry {
     const void *payload; /* the items, as core/entry.h encodes them */
     size_t payload_n;
     bool cancelled; /* true: the client cancelled the batch (DELETE) before it was planned */
+    /* true: an operator has given the entry up (put_back), so the planner fails its photos. An
+     * append ignores it. */
+    bool given_up;
     /* Set by take: how often planners have taken the entry, this time included. A take after which
      * the planner gave the entry back is not counted. */
     uint32_t deliveries;
@@ -94,10 +97,44 @@ struct pp_ingest_ack { /* deletes planned entries; unknown ids have no effect */
     size_t n;
 };
 
-struct pp_ingest_poison { /* sets aside an entry that can't be planned, with the reason */
+/* A queue keeps this many bytes of the reason for which an entry is set aside, and cuts the rest.
+ */
+#define PP_INGEST_REASON_MAX 79
+
+/* Sets aside an entry that can't be planned: no take returns it, until put_back. If the entry is
+ * set aside already, the first reason stays. */
+struct pp_ingest_poison {
     struct pp_req req;
     const char *batch_id;
     const char *reason;
+    int64_t date_ms; /* the date now */
+};
+
+struct pp_ingest_aside { /* an entry that is set aside */
+    /* without its payload; `deliveries` says how often planners had taken it */
+    struct pp_ingest_entry entry;
+    int64_t since_ms;   /* the date_ms of the poison */
+    const char *reason; /* "": not known, because an older version has set it aside */
+};
+
+/* Reads entries that are set aside, those with the last batch id in the order of text first. */
+struct pp_ingest_list_aside {
+    struct pp_req req;
+    const char *after; /* continues after this batch id; NULL: starts with the newest entry */
+    size_t limit;
+    struct pp_ingest_aside *entries; /* out: the entries that were read */
+    size_t n;
+    bool more;
+};
+
+/* Puts an entry that is set aside back into the queue, as if no planner had ever taken it. Its
+ * place among the waiting entries of its client is the old one or the last one. PP_ENOTFOUND: the
+ * entry is not set aside, so of two calls at once only one succeeds. If the outcome is unknown, the
+ * caller lists the entries again. */
+struct pp_ingest_put_back {
+    struct pp_req req;
+    const char *batch_id;
+    bool give_up; /* sets the entry's given_up */
 };
 
 /* reads an entry without its payload; PP_ENOTFOUND: it was acked, or is unknown */
@@ -165,16 +202,18 @@ struct pp_ingest_read {
 };
 
 /* The asynchronous requests of every queue: X(name, type of the request). */
-#define PP_INGEST_OPS(X)        \
-    X(append, pp_ingest_append) \
-    X(take, pp_ingest_take)     \
-    X(ack, pp_ingest_ack)       \
-    X(poison, pp_ingest_poison) \
-    X(get, pp_ingest_get)       \
-    X(list, pp_ingest_list)     \
-    X(cancel, pp_ingest_cancel) \
-    X(stats, pp_ingest_stats)   \
-    X(clean, pp_ingest_clean)   \
+#define PP_INGEST_OPS(X)                \
+    X(append, pp_ingest_append)         \
+    X(take, pp_ingest_take)             \
+    X(ack, pp_ingest_ack)               \
+    X(poison, pp_ingest_poison)         \
+    X(list_aside, pp_ingest_list_aside) \
+    X(put_back, pp_ingest_put_back)     \
+    X(get, pp_ingest_get)               \
+    X(list, pp_ingest_list)             \
+    X(cancel, pp_ingest_cancel)         \
+    X(stats, pp_ingest_stats)           \
+    X(clean, pp_ingest_clean)           \
     X(check, pp_ingest_check)
 
 struct pp_ingest_queue;

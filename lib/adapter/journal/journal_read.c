@@ -383,6 +383,19 @@ enum pp_err jq_take(struct pp_ingest_queue *base, struct pp_ingest_take *r)
     return inner->ops->take(inner, r);
 }
 
+/* An entry that is set aside is in the shared queue only. */
+enum pp_err jq_list_aside(struct pp_ingest_queue *base, struct pp_ingest_list_aside *r)
+{
+    struct pp_ingest_queue *inner = ((struct jq *)base)->inner;
+    return inner->ops->list_aside(inner, r);
+}
+
+enum pp_err jq_put_back(struct pp_ingest_queue *base, struct pp_ingest_put_back *r)
+{
+    struct pp_ingest_queue *inner = ((struct jq *)base)->inner;
+    return inner->ops->put_back(inner, r);
+}
+
 enum pp_err jq_poison(struct pp_ingest_queue *base, struct pp_ingest_poison *r)
 {
     struct pp_ingest_queue *inner = ((struct jq *)base)->inner;

@@ -2,9 +2,11 @@
  *
  *   append        take          ack
  *   -----> WAITING ---> TAKEN -----> DONE        DONE: only the id is remembered, for a day
- *             ^----------'|           ^
- *          planner closes |  poison   | ack, or there are too many
- *                         '--> ASIDE -'
+ *           ^ ^----------'|           ^
+ *           |  planner    |  poison   | ack, or there are too many
+ *           |   closes    '--> ASIDE -'
+ *           '-------------------'
+ *                  put back
  *
  * Invariants:
  *  - A row is in the list of its state, s->rows[]. The lists are ordered: WAITING and TAKEN by the
@@ -73,12 +75,14 @@ struct pp_mi_body {           /* what only an entry has that is not DONE */
 
 struct pp_mi_vary { /* what operations change of a row */
     enum pp_mi_state state;
-    bool cancelled;
+    bool cancelled, given_up;
     uint32_t deliveries;
-    const struct pp_mi_planner *planner; /* if TAKEN */
-    int64_t alive_ms;                    /* if TAKEN: the planner's latest sign of life */
-    uint64_t left;                       /* if ASIDE or DONE: its number in the order of leaving */
-    int64_t left_ms;                     /* if ASIDE or DONE: since when */
+    const struct pp_mi_planner *planner;   /* if TAKEN */
+    int64_t alive_ms;                      /* if TAKEN: the planner's latest sign of life */
+    uint64_t left;                         /* if ASIDE or DONE: its number in the order of leaving */
+    int64_t left_ms;                       /* if ASIDE or DONE: since when */
+    int64_t aside_date_ms;                 /* if ASIDE: since when, by the caller's date */
+    char reason[PP_INGEST_REASON_MAX + 1]; /* if ASIDE */
 };
 
 struct pp_mi_row { /* a batch id that was appended */
@@ -255,20 +259,22 @@ void pp_mi_free_cut(struct pp_memory_ingest *s);
 /* --- ingest_run.c, ingest_take.c --- */
 
 /* Each operation X has a request, and pp_mi_run_X(). Those that write have a pp_mi_copy_X(). */
-#define PP_MI_READS(X)        \
-    X(get, pp_ingest_get)     \
-    X(list, pp_ingest_list)   \
-    X(stats, pp_ingest_stats) \
-    X(check, pp_ingest_check) \
+#define PP_MI_READS(X)                  \
+    X(get, pp_ingest_get)               \
+    X(list, pp_ingest_list)             \
+    X(list_aside, pp_ingest_list_aside) \
+    X(stats, pp_ingest_stats)           \
+    X(check, pp_ingest_check)           \
     X(read, pp_ingest_read)
-#define PP_MI_WRITES(X)         \
-    X(append, pp_ingest_append) \
-    X(take, pp_ingest_take)     \
-    X(ack, pp_ingest_ack)       \
-    X(poison, pp_ingest_poison) \
-    X(cancel, pp_ingest_cancel) \
-    X(clean, pp_ingest_clean)   \
-    X(refresh, pp_mi_hold)      \
+#define PP_MI_WRITES(X)             \
+    X(append, pp_ingest_append)     \
+    X(take, pp_ingest_take)         \
+    X(ack, pp_ingest_ack)           \
+    X(poison, pp_ingest_poison)     \
+    X(put_back, pp_ingest_put_back) \
+    X(cancel, pp_ingest_cancel)     \
+    X(clean, pp_ingest_clean)       \
+    X(refresh, pp_mi_hold)          \
     X(back, pp_mi_hold)
 
 #define X(name, type) enum pp_err pp_mi_run_##name(struct pp_memory_ingest *s, struct type *r);

@@ -414,14 +414,16 @@ static int64_t server_ms(const struct pp_mi_port *p, int64_t our_ms)
     return offset > PP_AHEAD_IGNORED_MS || offset < -PP_AHEAD_IGNORED_MS ? our_ms + offset : our_ms;
 }
 
-#define SUBMITTED(X)            \
-    X(ack, pp_ingest_ack)       \
-    X(poison, pp_ingest_poison) \
-    X(get, pp_ingest_get)       \
-    X(list, pp_ingest_list)     \
-    X(cancel, pp_ingest_cancel) \
-    X(stats, pp_ingest_stats)   \
-    X(check, pp_ingest_check)   \
+#define SUBMITTED(X)                    \
+    X(ack, pp_ingest_ack)               \
+    X(poison, pp_ingest_poison)         \
+    X(list_aside, pp_ingest_list_aside) \
+    X(put_back, pp_ingest_put_back)     \
+    X(get, pp_ingest_get)               \
+    X(list, pp_ingest_list)             \
+    X(cancel, pp_ingest_cancel)         \
+    X(stats, pp_ingest_stats)           \
+    X(check, pp_ingest_check)           \
     X(read, pp_ingest_read)
 #define X(name, type)                                                              \
     static enum pp_err submit_##name(struct pp_ingest_queue *base, struct type *r) \

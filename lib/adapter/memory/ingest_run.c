@@ -1,6 +1,7 @@
 /* ingest_run.c: the operations of the ingest queue in memory, except take. */
 #include "adapter/memory/ingest_data.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum pp_err pp_mi_copy_entry(struct pp_arena *a, const struct pp_mi_row *row, bool payload,
@@ -15,6 +16,7 @@ enum pp_err pp_mi_copy_entry(struct pp_arena *a, const struct pp_mi_row *row, bo
     out->payload = payload ? pp_arena_copy(a, e->payload, e->payload_n) : NULL;
     out->payload_n = payload ? e->payload_n : 0;
     out->cancelled = row->v.cancelled;
+    out->given_up = row->v.given_up;
     out->deliveries = row->v.deliveries;
     bool ok = out->batch_id && out->client && (out->label || !e->label) && (out->payload || !payload);
     return ok ? PP_OK : PP_ENOMEM;
@@ -90,7 +92,7 @@ bool pp_mi_copy_append(struct pp_ingest_append *r, struct pp_arena *a)
            (no_key || r->key);
 }
 
-/* --- ack, poison, cancel --- */
+/* --- ack, poison, put back, cancel --- */
 
 /* Wakes a planner if it may take the client's next entry, now that one has left. */
 static void wake_for(struct pp_memory_ingest *s, const struct pp_mi_client *c)
@@ -106,16 +108,23 @@ static void wake_for(struct pp_memory_ingest *s, const struct pp_mi_client *c)
         pp_mi_wake(s);
 }
 
+/* Changes the row to `v`, of which the caller has set what is new, in the state `to`. */
+static bool take_out_as(struct pp_memory_ingest *s, struct pp_mi_row *row, struct pp_mi_vary *v,
+                        enum pp_mi_state to)
+{
+    v->state = to;
+    v->planner = NULL;
+    if (!pp_mi_change(s, row, v))
+        return false;
+    wake_for(s, row->client);
+    return true;
+}
+
 static bool take_out(struct pp_memory_ingest *s, struct pp_mi_row *row, enum pp_mi_state to)
 {
     struct pp_mi_vary v = row->v;
 
-    v.state = to;
-    v.planner = NULL;
-    if (!pp_mi_change(s, row, &v))
-        return false;
-    wake_for(s, row->client);
-    return true;
+    return take_out_as(s, row, &v, to);
 }
 
 /* Remembers also ids that are not there: the server may have lost the entry while the planner
@@ -155,7 +164,10 @@ enum pp_err pp_mi_run_poison(struct pp_memory_ingest *s, struct pp_ingest_poison
         return PP_ENOTFOUND;
     if (row->v.state == PP_MI_ASIDE)
         return PP_OK;
-    if (!take_out(s, row, PP_MI_ASIDE))
+    struct pp_mi_vary v = row->v;
+    v.aside_date_ms = r->date_ms;
+    snprintf(v.reason, sizeof(v.reason), "%s", r->reason);
+    if (!take_out_as(s, row, &v, PP_MI_ASIDE))
         return PP_ENOMEM;
     while (aside->n > PP_MI_ASIDE_MAX)
         if (!take_out(s, pp_container_of(aside->head.next, struct pp_mi_row, node), PP_MI_DONE))
@@ -168,6 +180,25 @@ bool pp_mi_copy_poison(struct pp_ingest_poison *r, struct pp_arena *a)
     r->batch_id = pp_arena_strdup(a, r->batch_id);
     r->reason = pp_arena_strdup(a, r->reason ? r->reason : "");
     return r->batch_id && r->reason;
+}
+
+enum pp_err pp_mi_run_put_back(struct pp_memory_ingest *s, struct pp_ingest_put_back *r)
+{
+    struct pp_mi_row *row = entry_of(s, r->batch_id);
+
+    if (!row || row->v.state != PP_MI_ASIDE)
+        return PP_ENOTFOUND;
+    struct pp_mi_vary v = {.state = PP_MI_WAITING, .cancelled = row->v.cancelled, .given_up = r->give_up};
+    if (!pp_mi_change(s, row, &v))
+        return PP_ENOMEM;
+    pp_mi_wake(s);
+    return PP_OK;
+}
+
+bool pp_mi_copy_put_back(struct pp_ingest_put_back *r, struct pp_arena *a)
+{
+    r->batch_id = pp_arena_strdup(a, r->batch_id);
+    return r->batch_id;
 }
 
 enum pp_err pp_mi_run_cancel(struct pp_memory_ingest *s, struct pp_ingest_cancel *r)
@@ -306,6 +337,34 @@ enum pp_err pp_mi_run_list(struct pp_memory_ingest *s, struct pp_ingest_list *r)
     return PP_OK;
 }
 
+enum pp_err pp_mi_run_list_aside(struct pp_memory_ingest *s, struct pp_ingest_list_aside *r)
+{
+    size_t i = r->after ? pp_mi_place(s, r->after) : s->n_sorted, aside = s->rows[PP_MI_ASIDE].n;
+    size_t most = r->limit < aside ? r->limit : aside;
+    struct pp_arena *a = r->req.arena;
+
+    r->n = 0;
+    r->more = false;
+    r->entries = pp_arena_array(a, most, sizeof *r->entries);
+    if (!r->entries)
+        return PP_ENOMEM;
+    while (i-- > 0) {
+        const struct pp_mi_row *row = s->sorted[i];
+        if (row->v.state != PP_MI_ASIDE)
+            continue;
+        if (r->n == most) {
+            r->more = true;
+            break;
+        }
+        struct pp_ingest_aside *to = &r->entries[r->n++];
+        to->since_ms = row->v.aside_date_ms;
+        to->reason = pp_arena_strdup(a, row->v.reason);
+        if (!to->reason || pp_mi_copy_entry(a, row, false, &to->entry) != PP_OK)
+            return PP_ENOMEM;
+    }
+    return PP_OK;
+}
+
 enum pp_err pp_mi_run_stats(struct pp_memory_ingest *s, struct pp_ingest_stats *r)
 {
     const struct pp_mi_row *oldest = NULL;
@@ -365,6 +424,7 @@ static void show(const struct pp_mi_row *row, void (*cb)(void *data, const struc
     struct pp_ingest_entry e = row->body->e;
 
     e.cancelled = row->v.cancelled;
+    e.given_up = row->v.given_up;
     e.deliveries = row->v.deliveries;
     cb(data, &(struct pp_memory_ingest_row){.entry = &e,
                                             .planner = row->v.planner ? row->v.planner->name : NULL,

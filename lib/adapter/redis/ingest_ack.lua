@@ -9,6 +9,7 @@ for i = 1, #ARGV, 2 do
     local e = parse(meta)
     if e.aside then
       call('ZREM', POISON, batch)
+      call('HDEL', STATE, WHY .. batch)
     else
       leave(e, batch)
     end

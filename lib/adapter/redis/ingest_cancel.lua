@@ -6,5 +6,5 @@ local meta = call('HGET', META, ARGV[1])
 if not meta then
   return 0
 end
-call('HSET', META, ARGV[1], '1' .. string.sub(meta, 2))
+call('HSET', META, ARGV[1], mark(meta, CANCELLED, true))
 return 1

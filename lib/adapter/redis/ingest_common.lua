@@ -5,16 +5,20 @@
 -- waits, its place is in LINES, and the oldest place of each client that waits is in HEADS. While
 -- the entry is taken, its place is in TAKEN and its message in the group's pending list. A place is
 -- client:time-of-appending:batch, so that a range of LINES or TAKEN is one client's, oldest first.
--- An entry that is set aside is in POISON and META only.
+-- An entry that is set aside is in POISON, META, IDS and CLIENTS, with a field of STATE that says
+-- why: 'ms since, deliveries, reason'.
 local STREAM, META, LINES, HEADS = KEYS[INGEST_STREAM], KEYS[INGEST_META], KEYS[INGEST_LINES], KEYS[INGEST_HEADS]
 local TAKEN, IDS, CLIENTS = KEYS[INGEST_TAKEN], KEYS[INGEST_IDS], KEYS[INGEST_CLIENTS]
 local STATE, POISON, WAKE = KEYS[INGEST_STATE], KEYS[INGEST_POISON], KEYS[INGEST_WAKE]
 local OWN = INGEST_KEYS -- KEYS[OWN + 1] is the first key of the script's own
 local GROUP = 'planners'
 local TOKENS = 64 -- most wake-ups that are kept for planners
+local WHY = 'why:' -- with a batch: the field of STATE that says why the entry is set aside
+local CANCELLED, GIVEN_UP = 1, 2
 local call = redis.call
 
--- Parses a line of META. Its flags are two digits: cancelled, set aside. A line that photopool did
+-- Parses a line of META. Its flags are two digits: the sum of CANCELLED and GIVEN_UP; 1 if the
+-- entry is set aside. A line that photopool did
 -- not write becomes an entry of client '?', which the planner that takes it reports.
 local function parse(meta)
   local flags, sid, client, items, photos, raw =
@@ -25,6 +29,13 @@ local function parse(meta)
     meta = meta, sid = sid or '0-1', client = client or '?', photos = photos or '0', raw = raw, weight = weight,
     aside = flags ~= nil and string.sub(flags, 2, 2) == '1'
   }
+end
+
+-- Returns a line of META with CANCELLED or GIVEN_UP set, or cleared.
+local function mark(meta, flag, set)
+  local digit = tonumber(string.sub(meta, 1, 1)) or 0
+  local other = flag == CANCELLED and digit - digit % 2 or digit % 2
+  return (other + (set and flag or 0)) .. string.sub(meta, 2)
 end
 
 local function place(e, batch)

@@ -25,18 +25,20 @@
 
 /* A row for each script: its file, and whether a call may be sent again after an unknown
  * outcome. */
-#define PP_RIQ_SCRIPTS(X)      \
-    X(APPEND, append, true)    \
-    X(PART, part, true)        \
-    X(TAKE, take, false)       \
-    X(REFRESH, refresh, false) \
-    X(BACK, back, false)       \
-    X(ACK, ack, true)          \
-    X(POISON, poison, true)    \
-    X(CANCEL, cancel, true)    \
-    X(LIST, list, false)       \
-    X(STATS, stats, false)     \
-    X(CHECK, check, false)     \
+#define PP_RIQ_SCRIPTS(X)            \
+    X(APPEND, append, true)          \
+    X(PART, part, true)              \
+    X(TAKE, take, false)             \
+    X(REFRESH, refresh, false)       \
+    X(BACK, back, false)             \
+    X(ACK, ack, true)                \
+    X(POISON, poison, true)          \
+    X(LIST_ASIDE, list_aside, false) \
+    X(PUT_BACK, put_back, false)     \
+    X(CANCEL, cancel, true)          \
+    X(LIST, list, false)             \
+    X(STATS, stats, false)           \
+    X(CHECK, check, false)           \
     X(CLEAN, clean, false)
 
 enum pp_riq_script {
@@ -127,6 +129,10 @@ struct pp_riq_op *pp_riq_op_new(struct pp_riq *q, size_t size, struct pp_req *re
 /* Begins a call of the script, with the keys that all scripts have. pp_riq_key() adds the keys of
  * this script. */
 void pp_riq_begin(struct pp_riq_op *op, enum pp_riq_script script, pp_riq_cb on_answer);
+/* Allocates an operation that is one call, and begins the call: the two functions above. `req` is
+ * the first member of the caller's request. */
+struct pp_riq_op *pp_riq_begin_op(struct pp_ingest_queue *base, struct pp_req *req, enum pp_riq_script script,
+                                  pp_riq_cb on_answer, enum pp_err *err);
 void pp_riq_key(struct pp_riq_op *op, const char *kind,
                 const char *name); /* adds the key "{prefix}:kind:name" */
 /* Adds the keys of the hashes that remember the batch id after its ack: the hash of the current

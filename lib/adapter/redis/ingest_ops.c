@@ -1,4 +1,5 @@
-/* ingest_ops.c: the operations ack, poison, cancel, get, list, stats, clean and check. */
+/* ingest_ops.c: the operations ack, poison, cancel, get, list, stats, clean and check. Entries that
+ * are set aside: ingest_aside.c. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,17 +16,6 @@ struct riq_slices {
     uint8_t *states; /* where a check stores the states; NULL: the operation is an ack */
     size_t total, from, n;
 };
-
-/* Begins an operation and its call, to which the caller may add further keys. `req` is the first
- * member of the caller's request. Returns NULL and sets *err on failure. */
-static struct pp_riq_op *begin_op(struct pp_ingest_queue *base, struct pp_req *req, enum pp_riq_script script,
-                                  pp_riq_cb on_answer, enum pp_err *err)
-{
-    struct pp_riq_op *op = pp_riq_op_new((struct pp_riq *)base, sizeof *op, req, err);
-    if (op)
-        pp_riq_begin(op, script, on_answer);
-    return op;
-}
 
 /* --- ack, check: in slices --- */
 
@@ -96,37 +86,12 @@ enum pp_err pp_riq_check(struct pp_ingest_queue *base, struct pp_ingest_check *r
     return r->states ? begin_slices(base, &r->req, r->batch_ids, r->n, r->states) : PP_ENOMEM;
 }
 
-/* --- poison, cancel --- */
-
-static void on_set_aside(struct pp_riq_op *op, enum pp_err err, const struct redisReply *reply)
-{
-    const struct pp_ingest_poison *r = (void *)op->req;
-    if (err == PP_OK)
-        pp_riq_let_go(op->q, r->batch_id);
-    pp_riq_on_found_or_not(op, err, reply);
-}
-
-enum pp_err pp_riq_poison(struct pp_ingest_queue *base, struct pp_ingest_poison *r)
-{
-    enum pp_err err;
-    struct pp_riq_op *op = begin_op(base, &r->req, PP_RIQ_POISON, on_set_aside, &err);
-    if (!op)
-        return err;
-    pp_riq_key(op, "parts", r->batch_id);
-    pp_riq_done_key(op, r->batch_id, false);
-    pp_riq_args(op);
-    pp_redis_put_text(&op->call, r->batch_id);
-    pp_riq_digest(op, r->batch_id);
-    pp_redis_put_text(&op->call, r->reason);
-    pp_redis_put_num(&op->call, pp_redis_now(op->q->redis));
-    pp_riq_send(op);
-    return PP_OK;
-}
+/* --- cancel --- */
 
 enum pp_err pp_riq_cancel(struct pp_ingest_queue *base, struct pp_ingest_cancel *r)
 {
     enum pp_err err;
-    struct pp_riq_op *op = begin_op(base, &r->req, PP_RIQ_CANCEL, pp_riq_on_found_or_not, &err);
+    struct pp_riq_op *op = pp_riq_begin_op(base, &r->req, PP_RIQ_CANCEL, pp_riq_on_found_or_not, &err);
     if (!op)
         return err;
     pp_riq_args(op);
@@ -190,7 +155,7 @@ static void on_listed(struct pp_riq_op *op, enum pp_err err, const struct redisR
 enum pp_err pp_riq_list(struct pp_ingest_queue *base, struct pp_ingest_list *r)
 {
     enum pp_err err;
-    struct pp_riq_op *op = begin_op(base, &r->req, PP_RIQ_LIST, on_listed, &err);
+    struct pp_riq_op *op = pp_riq_begin_op(base, &r->req, PP_RIQ_LIST, on_listed, &err);
     if (!op)
         return err;
     r->n = 0;
@@ -227,7 +192,7 @@ static void on_counted(struct pp_riq_op *op, enum pp_err err, const struct redis
 enum pp_err pp_riq_stats(struct pp_ingest_queue *base, struct pp_ingest_stats *r)
 {
     enum pp_err err;
-    struct pp_riq_op *op = begin_op(base, &r->req, PP_RIQ_STATS, on_counted, &err);
+    struct pp_riq_op *op = pp_riq_begin_op(base, &r->req, PP_RIQ_STATS, on_counted, &err);
     if (!op)
         return err;
     pp_riq_args(op);
@@ -239,7 +204,7 @@ enum pp_err pp_riq_stats(struct pp_ingest_queue *base, struct pp_ingest_stats *r
 enum pp_err pp_riq_clean(struct pp_ingest_queue *base, struct pp_ingest_clean *r)
 {
     enum pp_err err;
-    struct pp_riq_op *op = begin_op(base, &r->req, PP_RIQ_CLEAN, pp_riq_on_found_or_not, &err);
+    struct pp_riq_op *op = pp_riq_begin_op(base, &r->req, PP_RIQ_CLEAN, pp_riq_on_found_or_not, &err);
     if (!op)
         return err;
     pp_riq_args(op);

@@ -120,7 +120,7 @@ enum pp_err pp_riq_parse_meta(struct pp_arena *a, const char *batch_id, const ch
     read_word(&r, flags, sizeof flags);
     read_word(&r, sid, sizeof sid);
     read_word(&r, client, sizeof client);
-    *e = (struct pp_ingest_entry){.cancelled = flags[0] == '1'};
+    *e = (struct pp_ingest_entry){.cancelled = (flags[0] - '0') & 1, .given_up = (flags[0] - '0') & 2};
     e->refresh = (enum pp_refresh)read_number(&r, 0);
     e->replay = read_number(&r, 0);
     e->created_at = read_number(&r, INT64_MIN);

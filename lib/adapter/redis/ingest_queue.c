@@ -76,6 +76,15 @@ void pp_riq_begin(struct pp_riq_op *op, enum pp_riq_script script, pp_riq_cb on_
         pp_redis_put_text(&op->call, op->q->keys[i]);
 }
 
+struct pp_riq_op *pp_riq_begin_op(struct pp_ingest_queue *base, struct pp_req *req, enum pp_riq_script script,
+                                  pp_riq_cb on_answer, enum pp_err *err)
+{
+    struct pp_riq_op *op = pp_riq_op_new((struct pp_riq *)base, sizeof *op, req, err);
+    if (op)
+        pp_riq_begin(op, script, on_answer);
+    return op;
+}
+
 void pp_riq_key(struct pp_riq_op *op, const char *kind, const char *name)
 {
     pp_assert(op->call.n_keys == 0, "a key follows arguments");

@@ -3,8 +3,9 @@
  * Invariants: an entry is waiting, taken or poisoned. Only the process that took an entry can ack
  * it, and only one process has the file open. Opening the file makes taken entries waiting again.
  * Closing the file does so, too, and does not count the delivery of these entries. `photos` counts
- * the photos of waiting and taken entries. Payloads have a table of their own, so that a change of
- * an entry's state does not write its payload again.
+ * the photos of waiting and taken entries. An entry that is put back waits again, at its old place:
+ * entries are taken in the order of their numbers. Payloads have a table of their own, so that a
+ * change of an entry's state does not write its payload again.
  *
  * To change the schema, append a step to `schema` (never edit one that was released). */
 #include <stdio.h>
@@ -13,6 +14,8 @@
 
 #include "base/check.h"
 #include "file.h"
+
+#define PAST_ALL_IDS "\x7f" /* a text that sorts after every batch id */
 
 enum { PP_ENTRY_WAITING, PP_ENTRY_TAKEN, PP_ENTRY_POISONED }; /* values of the column entries.state */
 
@@ -37,14 +40,16 @@ static const char *const schema[] = {
     "CREATE TABLE probe(n INTEGER NOT NULL); INSERT INTO probe VALUES(0);",
     "ALTER TABLE entries ADD COLUMN label TEXT; ALTER TABLE entries ADD COLUMN max_age INTEGER NOT NULL "
     "DEFAULT 0;",
+    "ALTER TABLE entries ADD COLUMN aside INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE entries ADD COLUMN given_up INTEGER NOT NULL DEFAULT 0;",
 };
 
 #define COLUMNS                                                                                  \
     "e.num, e.batch, e.client, e.refresh, e.replay, e.created, e.items, e.photos, e.cancelled, " \
     "e.deliveries,"                                                                              \
-    " e.rejected, e.label, e.max_age"
+    " e.rejected, e.label, e.max_age, e.given_up"
 
-enum { COLUMN_COUNT = 13 };
+enum { COLUMN_COUNT = 14 };
 
 #define QUERIES(X)                                                                                        \
     X(START, "UPDATE entries SET state=0 WHERE state=1")                                                  \
@@ -67,7 +72,11 @@ enum { COLUMN_COUNT = 13 };
     X(FIND, "SELECT num, state, photos, weight, bytes FROM entries WHERE batch=?1")                       \
     X(DELETE, "DELETE FROM entries WHERE num=?1")                                                         \
     X(DELETE_PAYLOAD, "DELETE FROM payloads WHERE num=?1")                                                \
-    X(POISON, "UPDATE entries SET state=2, reason=?2 WHERE num=?1")                                       \
+    X(POISON, "UPDATE entries SET state=2, reason=?2, aside=?3 WHERE num=?1")                             \
+    X(LIST_ASIDE, "SELECT " COLUMNS ", e.aside, e.reason FROM entries e INDEXED BY entries_state"         \
+                  " WHERE e.state=2 AND e.batch<?1 ORDER BY e.batch DESC LIMIT ?2")                       \
+    X(PUT_BACK, "UPDATE entries SET state=0, deliveries=0, reason=NULL, aside=0, given_up=?2"             \
+                " WHERE num=?1")                                                                          \
     X(CANCEL, "UPDATE entries SET cancelled=1 WHERE num=?1")                                              \
     X(GET, "SELECT " COLUMNS " FROM entries e WHERE e.batch=?1 AND (?2 IS NULL OR e.client=?2)")          \
     X(LIST, "SELECT " COLUMNS " FROM entries e WHERE e.batch<?1 AND (?2 IS NULL OR e.client=?2)"          \
@@ -135,7 +144,18 @@ static void read_entry(struct pp_iq *q, struct pp_arena *a, sqlite3_stmt *st, st
                                   .deliveries = (uint32_t)pp_sq_col(st, 9),
                                   .n_rejected = (uint32_t)pp_sq_col(st, 10),
                                   .label = pp_sq_text(&q->db, a, st, 11),
-                                  .max_age_ms = pp_sq_col(st, 12)};
+                                  .max_age_ms = pp_sq_col(st, 12),
+                                  .given_up = pp_sq_col(st, 13)};
+}
+
+/* Counts an entry that waits from now on. */
+static void enter(struct pp_iq *q, int64_t photos, int64_t weight, int64_t bytes)
+{
+    q->entries++;
+    q->photos += (uint64_t)photos;
+    q->weight += (uint64_t)weight;
+    q->bytes += (uint64_t)bytes;
+    q->group.appended = true;
 }
 
 /* --- append --- */
@@ -198,15 +218,11 @@ static enum pp_err op_append(struct pp_iq *q, struct pp_ingest_append *r)
               e->payload ? e->payload : "", e->payload_n);
     if (q->db.err != PP_OK)
         return q->db.err;
-    q->entries++;
-    q->photos += e->n_photos;
-    q->weight += (uint64_t)weight;
-    q->bytes += e->payload_n;
-    q->group.appended = true;
+    enter(q, (int64_t)e->n_photos, weight, (int64_t)e->payload_n);
     return PP_OK;
 }
 
-/* --- take, ack, poison --- */
+/* --- take, ack, poison, put back --- */
 
 /* Adds the row at `st` to r->entries, without its payload, and its number to `nums`. Returns false
  * if the payload does not fit into max_bytes any more. */
@@ -363,8 +379,23 @@ static enum pp_err op_poison(struct pp_iq *q, struct pp_ingest_poison *r)
     struct found f;
     if (!find(q, r->batch_id, &f))
         return pp_sq_refuse(&q->db, PP_ENOTFOUND);
-    pp_sq_run(&q->db, Q_POISON, "it", f.num, r->reason);
+    if (f.state == PP_ENTRY_POISONED)
+        return PP_OK;
+    char reason[PP_INGEST_REASON_MAX + 1];
+    snprintf(reason, sizeof(reason), "%s", r->reason);
+    pp_sq_run(&q->db, Q_POISON, "iti", f.num, reason, r->date_ms);
     leave(q, &f);
+    return q->db.err;
+}
+
+static enum pp_err op_put_back(struct pp_iq *q, struct pp_ingest_put_back *r)
+{
+    struct found f;
+    if (!find(q, r->batch_id, &f) || f.state != PP_ENTRY_POISONED)
+        return pp_sq_refuse(&q->db, PP_ENOTFOUND);
+    pp_sq_run(&q->db, Q_PUT_BACK, "id", f.num, r->give_up);
+    if (q->db.err == PP_OK)
+        enter(q, f.photos, f.weight, f.bytes);
     return q->db.err;
 }
 
@@ -394,10 +425,28 @@ static enum pp_err op_list(struct pp_iq *q, struct pp_ingest_list *r)
     r->n = 0;
     r->more = false;
     r->entries = pp_sq_array(&q->db, r->req.arena, r->limit, sizeof *r->entries);
-    const char *after = r->after ? r->after : "\x7f"; /* a text that sorts after every batch id */
+    const char *after = r->after ? r->after : PAST_ALL_IDS;
     sqlite3_stmt *st = pp_sq_bind(&q->db, Q_LIST, "tti", after, r->client, (int64_t)r->limit + 1);
     while (pp_sq_page(&q->db, st, r->n, r->limit, &r->more))
         read_entry(q, r->req.arena, st, &r->entries[r->n++]);
+    return q->db.err;
+}
+
+static enum pp_err op_list_aside(struct pp_iq *q, struct pp_ingest_list_aside *r)
+{
+    r->n = 0;
+    r->more = false;
+    r->entries = pp_sq_array(&q->db, r->req.arena, r->limit, sizeof *r->entries);
+    const char *after = r->after ? r->after : PAST_ALL_IDS;
+    sqlite3_stmt *st = pp_sq_bind(&q->db, Q_LIST_ASIDE, "ti", after, (int64_t)r->limit + 1);
+    while (pp_sq_page(&q->db, st, r->n, r->limit, &r->more)) {
+        struct pp_ingest_aside *to = &r->entries[r->n++];
+        read_entry(q, r->req.arena, st, &to->entry);
+        to->since_ms = pp_sq_col(st, COLUMN_COUNT);
+        to->reason = pp_sq_text(&q->db, r->req.arena, st, COLUMN_COUNT + 1);
+        if (!to->reason)
+            to->reason = "";
+    }
     return q->db.err;
 }
 

@@ -1,6 +1,7 @@
 /* chunk.c: reads one chunk of an entry, and decides what each of its photos needs: nothing (the
- * photo is known, is skipped, or has a URL that may not be fetched), or a task in the tier of its
- * route. The rules of the decision are in core/plan.h. */
+ * photo is known, is skipped, has a URL that may not be fetched, or its entry is given up), or a
+ * task in the tier of its route. The rules of the decision are in core/plan.h. */
+#include <stdio.h>
 #include <string.h>
 
 #include "core/plan.h"
@@ -11,6 +12,7 @@
 #include "pipeline/plan/plan_internal.h"
 
 #define CHUNK_PHOTOS 512
+#define GIVEN_UP     "the batch could not be planned, and an operator has given it up"
 
 static bool read_photos(struct plan_job *job, struct pp_plan_item *item, size_t *n_fetchable)
 {
@@ -34,6 +36,10 @@ static bool read_photos(struct plan_job *job, struct pp_plan_item *item, size_t 
         photo->domain = pp_arena_strdup(&job->arena, url.host);
         if (!photo->domain)
             return false;
+        if (code == 0 && job->entry->given_up) {
+            code = PP_CODE_INTERNAL;
+            snprintf(why, sizeof(why), "%s", GIVEN_UP);
+        }
         if (code == 0) {
             job->fetchable[(*n_fetchable)++] = photo;
             continue;

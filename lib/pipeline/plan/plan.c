@@ -3,6 +3,10 @@
  *   take -> [waiting] -> job: open -> (known.c: ask, look up -> plan) for each chunk -> ack
  *                              a failure: paused, then from the beginning; damaged: set aside
  *
+ * An operator puts an entry that is set aside back into the queue, as it was or given up. Of an
+ * entry that is given up, the items that can be read are planned, and their photos fail
+ * (chunk.c).
+ *
  * To add a step, add a value of enum plan_step, a function that enters the step, and one that
  * receives its answer. */
 #include <stdlib.h>
@@ -110,8 +114,10 @@ static void poison(struct plan_job *job, const char *reason)
     struct pp_ingest_queue *q = job->planner->o.ingest;
     pp_log(job->planner->o.log, PP_LOG_ERROR, "queue entry set aside", "batch", job->entry->batch_id,
            "reason", reason, NULL);
-    job->last.poison = (struct pp_ingest_poison){
-        .req = last_request(job, PLAN_POISON), .batch_id = job->entry->batch_id, .reason = reason};
+    job->last.poison = (struct pp_ingest_poison){.req = last_request(job, PLAN_POISON),
+                                                 .batch_id = job->entry->batch_id,
+                                                 .reason = reason,
+                                                 .date_ms = pp_loop_date(job->planner->o.loop)};
     enum pp_err err = q->ops->poison(q, &job->last.poison);
     if (err != PP_OK)
         pause_job(job, "queue entry not set aside", err);
@@ -180,8 +186,8 @@ static void write_chunk(struct plan_job *job)
                                        .label = e->label,
                                        .refresh = e->refresh,
                                        .batch_created_at = e->created_at,
-                                       .batch_items = e->n_items,
-                                       .batch_photos = e->n_photos,
+                                       .batch_items = job->batch_items,
+                                       .batch_photos = job->batch_photos,
                                        .batch_rejected = e->n_rejected,
                                        .rejected = job->rejected,
                                        .n_rejected = job->n_rejected,
@@ -221,11 +227,32 @@ static void next_chunk(struct plan_job *job)
         plan_known_find(job);
 }
 
+/* Starts an entry that is given up: the part of it that can be read. */
+static void start_given_up(struct plan_job *job)
+{
+    const struct pp_ingest_entry *e = job->entry;
+    const struct pp_entry_readable part = pp_entry_measure(e->payload, e->payload_n);
+
+    job->batch_items = part.items;
+    job->batch_photos = part.photos;
+    if (part.items < e->n_items)
+        pp_log(job->planner->o.log, PP_LOG_ERROR, "items lost: their entry is damaged and given up", "batch",
+               e->batch_id, "items", PP_LOG_INT((int64_t)(e->n_items - part.items)), NULL);
+    job->reader = (struct pp_entry_reader){.version = PP_ENTRY_VERSION};
+    bool open = part.bytes == 0 || pp_entry_open(&job->reader, e->payload, part.bytes);
+    pp_assert(open, "a part of an entry can't be opened that was just read");
+    next_chunk(job);
+}
+
 static void start_entry(struct plan_job *job)
 {
     job->has_ahead = false;
+    job->batch_items = job->entry->n_items;
+    job->batch_photos = job->entry->n_photos;
     if (job->entry->deliveries > DELIVERIES_MAX || job->failures > FAILURES_MAX)
         poison(job, "planning it has failed too often");
+    else if (job->entry->given_up)
+        start_given_up(job);
     else if (!pp_entry_open(&job->reader, job->entry->payload, job->entry->payload_n))
         poison(job, "the entry is damaged");
     else

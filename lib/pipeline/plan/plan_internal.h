@@ -45,6 +45,8 @@ struct plan_job {
     struct plan_take *take;
     const struct pp_ingest_entry *entry;
     struct pp_entry_reader reader;
+    /* The numbers of the batch: those of the entry; or, if it is given up, of what can be read. */
+    uint64_t batch_items, batch_photos;
     /* An item that was already read, but belongs to the next chunk; valid if has_ahead is true. */
     struct pp_entry_item ahead;
     bool has_ahead;

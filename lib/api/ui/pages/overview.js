@@ -1,12 +1,14 @@
 /* overview.js: what happens now: throughput, what waits and why, hosts in trouble, workers. */
-import {get, hasKey, maybe, send} from "../api.js";
+import {call, get, hasKey, maybe, segment, send} from "../api.js";
 import {chart, dayBefore} from "../chart.js";
+import {act, confirmed} from "../main.js";
 import {BATCH_COLUMNS, firstBatch, waitingTable} from "../shown.js";
-import {button, duration, facts, h, notice, number, percent, put, section, state, table, to} from "../view.js";
+import {button, duration, facts, h, notice, number, percent, put, section, state, table, to, when} from "../view.js";
 
 const HOUR_MS = 3600000;
 const SAMPLES = "photopool-samples";
 const TROUBLE = 10;  // hosts shown
+const ASIDE = 10;    // batches shown that are set aside
 
 /* --- the last hour ---
  *
@@ -96,6 +98,29 @@ function sinks(queue) {
     ["sink", o => o.sink], ["messages", o => number(o.messages), "n"], ["oldest", o => duration(o.oldest_seconds), "n"]], rows, "")] : null;
 }
 
+/* --- batches that could not be planned --- */
+
+function putBack(id, action, done) {
+  return act(() => call("POST", "/v1/queue/set-aside/" + segment(id), {action}), done);
+}
+
+async function fail(entry) {
+  const text = `Each of its ${number(entry.items)} items gets a result in which every photo fails with "internal". Items that can't be read get none.`;
+  if (await confirmed("Fail this batch?", text, "Fail it"))
+    putBack(entry.id, "fail", "The batch's items fail.");
+}
+
+const ASIDE_COLUMNS = [
+  ["batch", e => h("a", {href: to("batch", e.batch_id)}, e.batch_id)], ["client", e => h("a", {href: to("client", e.client)}, e.client)],
+  ["items", e => number(e.items), "n"], ["photos", e => number(e.photos), "n"], ["since", e => when(e.since)], ["why", e => e.error, "wide"],
+  ["", e => h("span", {class: "buttons"}, button("Retry", () => putBack(e.id, "retry", "The batch is planned again."), {class: "retry"}),
+    button("Fail", () => fail(e), {class: "fail"}))]];
+
+function aside(answer) {
+  return section("Batches that could not be planned", table(ASIDE_COLUMNS, answer.set_aside, ""),
+    answer.next ? notice("There are more: photopool queue set-aside") : null);
+}
+
 function hosts(list) {
   return table([
     ["host", x => h("a", {href: to("host", x.host)}, x.host)],
@@ -122,11 +147,11 @@ async function part(box, path, show) {
 }
 
 export function open(page) {
-  const boxes = Object.fromEntries(["first", "now", "waiting", "hosts", "workers", "running"].map(id => [id, h("div", {id})]));
+  const boxes = Object.fromEntries(["first", "aside", "now", "waiting", "hosts", "workers", "running"].map(id => [id, h("div", {id})]));
   const drawn = chart(page, [["stored a second", "good"], ["failed a second", "bad"]], "Photos stored and failed a second", HOUR_MS / 1000);
 
   page.title = "Overview";
-  page.root.append(h("h1", null, "Overview"), boxes.first,
+  page.root.append(h("h1", null, "Overview"), boxes.first, boxes.aside,
     section("The last hour", boxes.now, drawn.box),
     h("div", {class: "cards"}, section("What waits, and why", boxes.waiting),
       h("div", null, section("Hosts in trouble", boxes.hosts), section("Workers", boxes.workers))),
@@ -141,10 +166,21 @@ export function open(page) {
       h("span", {class: "big bad"}, last(2)), ` failed a second. This browser has watched for ${duration((rows.at(-1)[0] - rows[0][0]) / 1000)} of the last hour.`)
       : notice("This browser watches from now on; the first figures come in some seconds."));
   };
+  const showQueue = async () => {
+    let some = false;
+    await part(boxes.waiting, "/v1/queue", queue => {
+      some = queue.ingest.set_aside > 0;
+      return [waiting(queue), sinks(queue)];
+    });
+    if (some)
+      await part(boxes.aside, `/v1/queue/set-aside?limit=${ASIDE}`, answer => answer.set_aside.length ? aside(answer) : null);
+    else
+      put(boxes.aside, null);
+  };
   page.refresh = async () => {
     await Promise.all([
       showRates(),
-      part(boxes.waiting, "/v1/queue", queue => [waiting(queue), sinks(queue)]),
+      showQueue(),
       part(boxes.hosts, "/v1/breakers?limit=10", answer => hosts(answer.breakers)),
       part(boxes.workers, "/v1/workers?limit=1000", answer => workers(answer.workers)),
       part(boxes.running, "/v1/batches?limit=10", answer => {
