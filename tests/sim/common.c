@@ -38,8 +38,8 @@ struct url {
     unsigned claimed; /* number of its tasks that are claimed */
     /* The latest outcome that its owner must have told; told_by[0] is 0: none. */
     char told_by[16];
-    int64_t told_ms, told_claimed_ms;
-    int64_t told_answered_ms; /* its age may count from then on: photos are told early */
+    int64_t told_ms;
+    int64_t told_claimed_ms; /* the port keeps the owner for a window from about then on */
     char name[SIM_COMMON_URL_MAX];
 };
 
@@ -55,11 +55,13 @@ struct photo {
     struct url *url;
     bool told; /* it has told an outcome, in an earlier import */
     bool claimed;
+    bool lapsed; /* its latest claim was ended by another process than the worker */
     /* The following members are of the claim. */
     int64_t claimed_ms;
     char process[16];
     bool always, shares;
     bool owns;            /* no other task of the URL was claimed: it is the owner */
+    bool older;           /* its worker may still fetch for an older claim, which has lapsed */
     int64_t requested_ms; /* its first request has arrived; 0: it has made none */
     int64_t answered_ms;  /* its latest request has ended, so its photo may be told; 0: none has */
 };
@@ -260,7 +262,6 @@ static void note_fetched(const struct sim_common *c, struct photo *p, const stru
         return;
     snprintf(u->told_by, sizeof u->told_by, "%s", p->id.client);
     u->told_ms = now;
-    u->told_answered_ms = p->answered_ms > 0 ? p->answered_ms : now;
     u->told_claimed_ms = p->claimed_ms;
 }
 
@@ -270,7 +271,10 @@ static void begin_claim(struct sim_common *c, struct photo *p, const struct pp_m
 {
     p->claimed = true;
     p->claimed_ms = now_of(c);
-    snprintf(p->process, sizeof p->process, "%.*s", (int)strcspn(change->worker, "-"), change->worker);
+    size_t n = strcspn(change->worker, "-");
+    bool same = strncmp(p->process, change->worker, n) == 0 && p->process[n] == '\0';
+    p->older = same && (p->older || p->lapsed);
+    snprintf(p->process, sizeof p->process, "%.*s", (int)n, change->worker);
     p->always = change->always;
     p->shares = !change->held && change->losses == 0;
     p->owns = p->shares && p->url->claimed == 0;
@@ -284,6 +288,7 @@ static void end_claim(struct sim_common *c, struct photo *p, const struct pp_mem
     bool final = s && s->kind == PP_SETTLE_FINAL;
 
     p->claimed = false;
+    p->lapsed = !s;
     p->url->claimed--;
     if (final && s->outcome.object.type && !had_bytes(c, p->url, &s->outcome.object))
         report(c, p, "a photo with other bytes than those of its host");
@@ -315,7 +320,7 @@ static bool could_take(const struct sim_common *c, const struct photo *p)
 
     return u->told_by[0] && strcmp(u->told_by, p->id.client) != 0 && !p->always &&
            p->claimed_ms >= u->told_ms + TOLD_MS &&
-           p->claimed_ms <= u->told_answered_ms + c->f->swarm.share_window_ms - TOLD_MS &&
+           p->claimed_ms <= u->told_claimed_ms + c->f->swarm.share_window_ms - TOLD_MS &&
            quiet_since(c, u->told_claimed_ms);
 }
 
@@ -343,7 +348,7 @@ void sim_common_request(struct sim_common *c, const struct sim_request *q, bool 
     struct photo *p = photo_find(c, client, &key);
     if (p && ended)
         p->answered_ms = now_of(c);
-    if (ended || !p || !p->claimed || p->requested_ms || q->began_ms < p->claimed_ms ||
+    if (ended || !p || !p->claimed || p->requested_ms || p->older || q->began_ms < p->claimed_ms ||
         strcmp(p->process, q->process) != 0)
         return;
     p->requested_ms = now_of(c);
