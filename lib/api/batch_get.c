@@ -249,16 +249,13 @@ static void on_read(struct pp_call *call)
 
     pp_assert(s->reading, "a batch is read that the call did not ask for");
     s->reading = false;
-    if (over || (s->waited && !s->again) || s->revoked)
+    bool may_wait = s->wait_ms > 0 && call->o->hub && !call->api->draining && !call->req->hung_up;
+    if (over || (s->waited && !s->again) || s->revoked || !(s->again || s->waits || may_wait))
         answer(s);
     else if (s->again)
         read_batch(s);
-    else if (s->waits)
-        return;
-    else if (s->wait_ms > 0 && call->o->hub && !call->api->draining && !call->req->hung_up)
+    else if (!s->waits)
         begin_wait(s);
-    else
-        answer(s);
 }
 
 void pp_api_get_batch(struct pp_call *call)

@@ -339,8 +339,9 @@ static void end_following(struct pp_claimer *claimer, struct claim_transfer *t)
     count_flight(claimer, t, 1);
 }
 
-/* Returns true if the tier has more transfers than places: followers took none, and many of them
- * may end at once. The cycle in flight has dealt places for tasks that it has not started yet. */
+/* Returns true if the tier has more transfers than places: transfers that follow, or wait for a
+ * place of their host, took none, and many of them may go on at once. The cycle in flight has dealt
+ * places for tasks that it has not started yet. */
 static bool over_room(const struct pp_claimer *claimer, uint8_t tier)
 {
     uint32_t dealt = claimer->cycle ? claimer->cycle->dealt[tier] : 0;
@@ -473,7 +474,9 @@ static enum pp_back why_not_seated(struct pp_claimer *claimer, struct claim_tran
         t->base.gate = pp_hosts_full(claimer->o.hosts, host, t->base.task->wait_until_ms);
         why = PP_BACK_FULL_HOST;
     }
-    return why == PP_BACK_NOT && !claim_client_covered(t->client) ? PP_BACK_SLOT : why;
+    if (why == PP_BACK_NOT && !claim_client_covered(t->client))
+        return PP_BACK_SLOT;
+    return why == PP_BACK_NOT && !t->at_hop && over_room(claimer, t->base.task->tier) ? PP_BACK_TIER : why;
 }
 
 void claim_on_place(void *data, struct pp_host_seat *seat, bool taken)
@@ -496,7 +499,7 @@ void claim_on_place(void *data, struct pp_host_seat *seat, bool taken)
     else if (why == PP_BACK_NOT)
         fetch(claimer, t);
     else
-        hand_back(claimer, t, why, why == PP_BACK_SLOT ? CLAIM_TRY_AGAIN_MS : 0);
+        hand_back(claimer, t, why, why == PP_BACK_SLOT || why == PP_BACK_TIER ? CLAIM_TRY_AGAIN_MS : 0);
     if (at_hop)
         claim_wake(claimer);
     end_turn(claimer, ended);
