@@ -448,7 +448,7 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
       "", "'sort': {'_id': 1}, 'limit': '?limit:i', " MG_MAJORITY)                                           \
     X(CLIENTS_OF_BATCHES, AGGREGATE, BATCHES, "client",                                                      \
       "[{'$match': {'c': {'$gt': '?after:s', '$gte': '?from:s?', '$lt': '?to:s?'}}}, {'$sort': {'c': 1}},"   \
-      " {'$limit': '?scan:i'}, {'$group': {'_id': '$c', 'n': {'$sum': 1}}}, {'$sort': {'_id': 1}}]")         \
+      " {'$limit': '?scan:i'}, {'$group': {'_id': '$c', 'n': {'$sum': 1}}}]")                                \
     X(CLIENT_PUT, REPLACE, CLIENTS, "_id_", "{'_id': '?id:s'}",                                              \
       "{'_id': '?id:s', 'rs': '?rpm_set:b', 'un': '?unlimited:b', 'rpm': '?rpm:i', 'cc': '?concurrency:i',"  \
       " 'w': '?weight:i', 'pa': '?paused:b', 'hd': '?headers:s?', 'up': '?updated:i'}")                      \

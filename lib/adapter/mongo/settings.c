@@ -1,5 +1,6 @@
 /* settings.c: settings of clients, and learned routes. Each write replaces a whole document, so
  * it can be repeated. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "steps.h"
@@ -43,6 +44,11 @@ static void read_settings(struct pp_mg_thread *t, struct pp_store_clients *r)
         r->clients[i].stored = true;
 }
 
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
 /* The clients that have batches, in order, read piece by piece. */
 struct names {
     const char **all; /* the piece */
@@ -65,11 +71,15 @@ static void read_names(struct pp_mg_thread *t, const struct pp_store_clients *r,
         if (!pp_mg_grow(t, &t->tmp, &names->all, sizeof *names->all, names->n, &room))
             break;
         batches += pp_mg_doc_int(row, "n");
-        names->all[names->n++] = names->after = pp_mg_copy(t, row, "_id");
+        names->all[names->n++] = pp_mg_copy(t, row, "_id");
     }
     names->more = t->err == PP_OK && batches >= scan;
-    if (t->err != PP_OK)
+    if (t->err != PP_OK || names->n == 0) {
         names->n = 0;
+        return;
+    }
+    qsort(names->all, names->n, sizeof *names->all, by_text); /* the groups come in any order */
+    names->after = names->all[names->n - 1];
 }
 
 static const char *next_name(struct pp_mg_thread *t, const struct pp_store_clients *r, struct names *names)
