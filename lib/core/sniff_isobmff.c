@@ -52,15 +52,23 @@ static void on_later_long_size(struct pp_sniff *s, const uint8_t *b)
     later_box(s, size < 16 ? 0 : size - 16);
 }
 
+/* Returns whether a file can have a box of this type at its level. */
+static bool is_file_level(uint32_t type)
+{
+    static const char types[][5] = {"mdat", "meta", "moov", "moof", "free", "skip", "uuid",
+                                    "mfra", "meco", "pdin", "sidx", "ssix", "prft", "styp"};
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+        if (type == pp_be32((const uint8_t *)types[i]))
+            return true;
+    return false;
+}
+
 /* Reads the header of a box of the file level. What is no box is no part of the image. */
 static void on_later_box(struct pp_sniff *s, const uint8_t *b)
 {
     uint32_t size = pp_be32(b);
-    bool is_box = size == 0 || size == 1 || size >= 8;
     s->may_end = false;
-    for (int i = 4; i < 8; i++)
-        is_box = is_box && b[i] >= ' ' && b[i] <= '~';
-    if (!is_box || size == 0)
+    if (size == 0 || (size > 1 && size < 8) || !is_file_level(pp_be32(b + 4)))
         pp_sniff_last(s, 0);
     else if (size == 1)
         pp_sniff_want(s, 8, on_later_long_size);

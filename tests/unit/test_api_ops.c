@@ -812,6 +812,8 @@ static void openapi(void **state)
         {"/healthz", "get"},
         {"/readyz", "get"},
         {"/metrics", "get"},
+        {"/v1/queue/set-aside", "get"},
+        {"/v1/queue/set-aside/{id}", "post"},
         {"/v1/items", "get"},
         {"/v1/items/{client}/{item}/refresh", "post"},
         {"/openapi.json", "get"},
