@@ -109,6 +109,7 @@ class Pool:
                     "fetch.tiers: [{timeout: 1s}, {timeout: 5s}, {timeout: 30s}]  # as by default\n"
                     "fetch.allow_networks: [127.0.0.0/8]  # never do so on a server that fetches for others\n"
                     f"fetch.allow_ports: [80, 443, {port}]\n"
+                    "hosts.wait: 5s  # hosts that are down stay down: the demo does not wait for them\n"
                     "retry.delays: [1s, 3s, 6s]\n"
                     "router.interval: 2s\n"
                     "fetch.resolve:\n" + "".join(f'  - "{pin}"\n' for pin in pins))
