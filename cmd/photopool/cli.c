@@ -78,8 +78,8 @@ static int set(const struct pp_cli *cli, const struct pp_opt *o, const char *tex
     return PP_CLI_GO;
 }
 
-/* The options that all commands share; the last N_REMOTE of them only those that ask a server. The
- * other options of a command are numbered from OPT_FIRST. */
+/* The options that all commands share, except the last N_REMOTE: only commands that ask a server
+ * have these. The other options of a command are numbered from OPT_FIRST. */
 static const struct option shared[] = {
     {"json", no_argument, NULL, OPT_JSON},
     {"table", no_argument, NULL, OPT_TABLE},

@@ -93,7 +93,7 @@ void pp_sniff_init(struct pp_sniff *s, uint64_t max_pixels)
 
 void pp_sniff_watch_end(struct pp_sniff *s)
 {
-    pp_assert(s->pos == 0, "the sniffer is told too late to look for the end");
+    pp_assert(s->pos == 0, "the sniffer must know before the first byte that it looks for the end");
     s->watch = true;
 }
 
