@@ -210,6 +210,7 @@ P(COUNT, "photos.min_width", photos.min_width, "0", 0, 1e9, 0,
   "Smallest width in pixels; a photo below it fails with too_small. 0: any width.")
 P(COUNT, "photos.min_height", photos.min_height, "0", 0, 1e9, 0,
   "Smallest height in pixels. 0: any height.")
+
 P(COUNT, "retry.attempts", retry.attempts, "4", 1, 20, LIVE,
   "Transfers of a photo in all. A promotion to the next tier is one, and does not wait.")
 P(DURATIONS, "retry.delays", retry.delays, "[1s, 10s, 60s]", 0, DAY(1), LIVE,

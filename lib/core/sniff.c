@@ -103,11 +103,14 @@ static size_t pass(struct pp_sniff *s, const uint8_t *p, size_t n)
     if (s->skip > 0) {
         size_t take = s->skip < n ? (size_t)s->skip : n;
         s->skip -= take;
+        s->pos += take;
         return take;
     }
     const uint8_t *found = memchr(p, 0xff, n);
+    size_t take = found ? (size_t)(found - p) + 1 : n;
     s->scanning = !found;
-    return found ? (size_t)(found - p) + 1 : n;
+    s->pos += take;
+    return take;
 }
 
 /* Collects bytes for the next step, and runs it if it has them all. Returns how many of the n bytes
@@ -126,9 +129,7 @@ static size_t collect(struct pp_sniff *s, const uint8_t *p, size_t n)
 enum pp_sniff_state pp_sniff_feed(struct pp_sniff *s, const uint8_t *p, size_t n)
 {
     while (n > 0 && s->state != PP_SNIFF_REFUSED && (s->step || s->skip > 0)) {
-        bool passing = s->skip > 0 || s->scanning;
-        size_t took = passing ? pass(s, p, n) : collect(s, p, n);
-        s->pos += passing ? took : 0;
+        size_t took = s->skip > 0 || s->scanning ? pass(s, p, n) : collect(s, p, n);
         p += took;
         n -= took;
     }
