@@ -57,7 +57,8 @@ static int list_entries(struct pp_cli *cli, int64_t max)
                                                {"TRIES", .right = true, .drop = 1},
                                                {"SINCE", .drop = 4},
                                                {"ERROR", .flexible = true, .keep = 16}};
-    const struct pp_list_spec spec = {"set_aside", max, columns, sizeof columns / sizeof *columns, add_entry};
+    const struct pp_list_spec spec = {
+        "set_aside", max, columns, sizeof columns / sizeof *columns, add_entry, "no batch is set aside"};
     struct pp_buf path;
 
     return pp_list_run(cli, pp_path(&path, "/v1/queue/set-aside"), &spec);

@@ -149,7 +149,7 @@ int pp_list_run(struct pp_cli *cli, struct pp_buf *path, const struct pp_list_sp
     if (code == PP_EXIT_DONE) {
         code = read_pages(&r);
         if (code == PP_EXIT_DONE && !cli->json && r.seen == 0)
-            printf("no %s\n", spec->plural);
+            printf("%s%s\n", spec->none ? "" : "no ", spec->none ? spec->none : spec->plural);
         if (code == PP_EXIT_DONE && !cli->json && r.more)
             puts("there are more: --limit N");
     }

@@ -14,6 +14,7 @@ struct pp_list_spec {
     const struct pp_column *columns;
     size_t n_columns;
     void (*add)(struct pp_table *t, const json_t *element);
+    const char *none; /* what an empty list says on a terminal; NULL: "no" and the plural */
 };
 
 /* Opens the client if necessary, reads the pages and shows them. `path` has the parameters of the
