@@ -155,13 +155,23 @@ static int64_t end_of(const struct sim_visit *v)
     return end_ms < v->arrive_ms ? v->arrive_ms : end_ms;
 }
 
+/* Returns true if what the answer says of the photo reaches its process: its head, and if only the
+ * bytes say it, these, before the process gives up. */
+static bool arrives(const struct sim_visit *v)
+{
+    bool bytes = v->answer.status == 200 || v->answer.says == SIM_SAYS_PHOTO;
+    int64_t ms = v->arrive_ms + v->answer.head_ms + (bytes ? v->answer.body_ms : 0);
+
+    return v->end_ms >= ms && ms + v->way_ms <= least(v->closed_ms - v->way_ms, v->deadline_ms);
+}
+
 static void end(struct sim_visit *v)
 {
     struct sim_host *h = v->host;
     int64_t head_ms = v->arrive_ms + v->answer.head_ms;
-    bool answered = v->end_ms >= head_ms, whole = v->end_ms >= head_ms + v->answer.body_ms;
+    bool answered = v->end_ms >= head_ms;
 
-    if (!answered || (!whole && v->answer.says == SIM_SAYS_PHOTO))
+    if (!arrives(v))
         v->request->says = SIM_SAYS_OTHER;
     v->ended = true;
     pp_assert(h->in_flight >= v->flying, "more requests end than have arrived");

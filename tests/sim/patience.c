@@ -206,7 +206,8 @@ static void note_answer(struct sim_patience *p, struct host *h, const struct sim
         photo->host = h;
         return;
     }
-    if (q->says == SIM_SAYS_ABSENT && h->run > 0) /* gone in truth, during an outage */
+    /* cut off, or gone in truth, during an outage */
+    if ((q->hidden || q->says == SIM_SAYS_ABSENT) && h->run > 0)
         return;
     if (q->status != 0 && q->status != 429 && q->status < 500)
         note_other(h, q);
