@@ -292,10 +292,13 @@ static void end_claim(struct sim_common *c, struct photo *p, const struct pp_mem
     p->url->claimed--;
     if (final && s->outcome.object.type && !had_bytes(c, p->url, &s->outcome.object))
         report(c, p, "a photo with other bytes than those of its host");
-    if (final && s->outcome.shared)
+    if (final && s->outcome.shared) {
         check_taken(c, p, &s->outcome);
-    else
+        if (p->always) /* it may have become the owner before, and fetches next time */
+            p->url->told_by[0] = '\0';
+    } else {
         note_fetched(c, p, s);
+    }
 }
 
 void sim_common_task(struct sim_common *c, const struct pp_memory_task_change *change)
