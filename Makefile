@@ -33,6 +33,9 @@ test-long: ## everything else: sanitizers, fuzzing, chaos, all scenarios
 	@scripts/setup build test fleet mongo npm
 	@J=$(J) tests/run long
 
+# each seed is a process with a heap of its own; in huge pages it takes a quarter less time
+sim sim-check: export GLIBC_TUNABLES = glibc.malloc.hugetlb=1
+
 sim: ## the simulator: a fleet under virtual time (make sim SEEDS=1..1000 MINUTES=10), and its speed by processor time
 	@scripts/setup build test
 	@scripts/build build sim -DPP_TESTS=ON
