@@ -30,29 +30,34 @@ static const char help[] =
     "                        default), ask the host whether they changed, fetch them again\n"
     "  --max-age D           with known: ask about photos that were fetched longer ago, such as 30d\n"
     "  --label L             a name for the batches, up to 128 bytes, which status and the API show\n"
-    "  --format auto|ndjson|json|csv\n"
+    "  --format auto|ndjson|json|csv|xml\n"
     "                        auto, the default, looks at the beginning of the file\n"
+    "  --meta COLUMNS        which columns of a table go into an item's meta, such as price,title;\n"
+    "                        none: no column (default: all but item and url)\n"
     "  --batch-size N        items in one request, 1 to 10000 (default 10000)\n"
     "  --idempotency-key K   the same key with the same file makes no second batch; also to go on with a\n"
     "                        sending that broke off\n"
     "  --retry-for SECONDS   how long a batch is tried that the server can't take or does not answer\n"
     "                        (default 120)\n"
     "  --follow              wait until every photo is done\n\n"
-    "Formats:\n"
+    "Formats, each also compressed by gzip:\n"
     "  NDJSON   {\"id\": \"ad-1\", \"photos\": [\"https://shop.example/1.jpg\"], \"meta\": {}}, an item per "
     "line\n"
     "  JSON     a list of such items, or a batch {\"client\": ..., \"items\": [...]}, also with\n"
     "           \"label\", \"refresh\" and \"max_age\" before the items\n"
-    "  CSV      a header with the columns item and url, a row for each photo (RFC 4180). Other columns are\n"
-    "           ignored. The rows of an item are gathered in order, wherever they stand, so the whole file "
-    "is\n"
-    "           held in memory, up to 512 MiB.\n\n"
+    "  CSV      a header with the columns item and url, separated by commas, semicolons or tabs, and a\n"
+    "           row for each photo, or for several: a URL after a blank, a comma, a semicolon or a bar.\n"
+    "           The rows of an item may stand anywhere. A large file needs room for them in $TMPDIR.\n"
+    "  XML      the feeds of Yandex Market (YML), Google Merchant (RSS, Atom) and Avito (Autoload)\n"
+    "A row or an element that can't be read is listed as rejected, with the code unreadable; the rest\n"
+    "is sent.\n\n"
     "Exit codes: 0 all accepted (with --follow: all complete), 3 some rejected (not all complete), 1 none\n"
     "accepted or failed, 2 wrong usage or file, 4 the server can't be reached.\n\n"
     "Examples:\n"
     "  photopool submit items.csv --client 42 --follow\n"
     "  photopool submit items.csv --client 42 --label \"monday import\" --max-age 30d\n"
-    "  gunzip -c items.ndjson.gz | photopool submit - --client 42 --refresh changed\n"
+    "  curl -s https://shop.example/yml.xml | photopool submit - --client 42 --refresh changed\n"
+    "  photopool submit items.ndjson.gz --client 42\n"
     "  photopool submit batch.json --batch-size 1000 --json\n";
 
 enum { LISTED = 20, RUN_KEY_MAX = 240, RUN_BYTES = 12 };
@@ -61,7 +66,7 @@ struct submit {
     struct pp_cli *cli;
     const char *name; /* name of the input file, for messages */
     struct {
-        const char *client, *label, *refresh, *max_age, *format, *key;
+        const char *client, *label, *refresh, *max_age, *format, *key, *meta;
         int64_t batch_size, retry_for_s;
         bool follow;
     } o; /* the options as given on the command line */
@@ -72,7 +77,8 @@ struct submit {
     size_t n_ids, cap_ids;
     struct pp_table rejected; /* the first LISTED rejected items, for the summary */
     size_t listed;
-    bool misused; /* a usage message was printed */
+    int64_t unreadable; /* number of rows and elements that were left out */
+    bool misused;       /* a usage message was printed */
 };
 
 /* --- callbacks for sender.c: the server's answers --- */
@@ -192,10 +198,13 @@ static enum pp_err on_member(void *arg, const char *name, const char *value, siz
     return err;
 }
 
-static void on_note(void *arg, const char *columns)
+static void on_broken(void *arg, uint64_t line, const char *why)
 {
     struct submit *s = arg;
-    pp_complain("%s: columns that are not used: %s", s->name, columns);
+    json_t *verdict = json_pack("{s:n, s:s, s:n, s:s}", "id", "code", "unreadable", "field", "detail", why);
+    s->unreadable++;
+    on_rejected(s, line, verdict);
+    json_decref(verdict);
 }
 
 /* --- after the last batch: following the batches, the summary --- */
@@ -203,7 +212,7 @@ static void on_note(void *arg, const char *columns)
 static void put_human(struct submit *s)
 {
     struct pp_buf b;
-    int64_t accepted = s->sender.accepted, rejected = s->sender.rejected;
+    int64_t accepted = s->sender.accepted, rejected = s->sender.rejected + s->unreadable;
     pp_buf_init(&b, 1024 * 1024);
     pp_status_clear(&s->cli->out);
     pp_put_count(&b, accepted);
@@ -236,7 +245,7 @@ static void put_summary(struct submit *s, const struct pp_tally *p)
             json_array_append_new(ids, json_string(s->ids[i]));
         json_object_set_new(o, "batch_ids", ids);
         json_object_set_new(o, "accepted", json_integer((json_int_t)s->sender.accepted));
-        json_object_set_new(o, "rejected", json_integer((json_int_t)s->sender.rejected));
+        json_object_set_new(o, "rejected", json_integer((json_int_t)(s->sender.rejected + s->unreadable)));
         pp_print_json(o);
     } else if (p) {
         struct pp_buf b;
@@ -263,22 +272,23 @@ static int broke_off(struct submit *s)
 
 static int accepted_all(struct submit *s)
 {
-    if (s->sender.accepted + s->sender.rejected == 0) {
+    int64_t rejected = s->sender.rejected + s->unreadable;
+    if (s->sender.accepted + rejected == 0) {
         pp_complain("%s has no items", s->name);
         return PP_EXIT_FAILED;
     }
     if (s->sender.accepted == 0)
         return PP_EXIT_FAILED;
-    return s->sender.rejected ? PP_EXIT_PARTLY : PP_EXIT_DONE;
+    return rejected ? PP_EXIT_PARTLY : PP_EXIT_DONE;
 }
 
 static int conclude(struct submit *s, enum pp_err err)
 {
-    if (!s->cli->json && s->sender.answered)
+    if (!s->cli->json && (s->sender.answered || s->unreadable))
         put_human(s);
     int code = err == PP_OK ? accepted_all(s) : broke_off(s);
     if (err != PP_OK || s->n_ids == 0 || !s->o.follow) {
-        if (s->sender.answered)
+        if (s->sender.answered || s->unreadable)
             put_summary(s, NULL);
         return code;
     }
@@ -299,7 +309,9 @@ static int conclude(struct submit *s, enum pp_err err)
 static int run(struct submit *s, int fd, const struct pp_input_format *format)
 {
     char error[PP_INPUT_ERROR];
-    struct pp_input_sink sink = {.item = on_item, .member = on_member, .note = on_note, .arg = s};
+    const char *meta = s->o.meta && strcmp(s->o.meta, "none") == 0 ? "" : s->o.meta;
+    struct pp_input_sink sink = {
+        .item = on_item, .member = on_member, .broken = on_broken, .arg = s, .meta = meta};
     enum pp_err err = pp_input_read(fd, format, &sink, error);
     if (err == PP_OK)
         err = pp_sender_flush(&s->sender);
@@ -392,7 +404,7 @@ static int submit(struct submit *s)
     if (code != PP_EXIT_DONE)
         return code;
     if (s->o.format && strcmp(s->o.format, "auto") != 0 && !(format = pp_input_by_name(s->o.format)))
-        return pp_cli_usage(s->cli, "--format takes auto, ndjson, json or csv, not \"%s\"", s->o.format);
+        return pp_cli_usage(s->cli, "--format takes auto, ndjson, json, csv or xml, not \"%s\"", s->o.format);
     bool from_stdin = strcmp(path, "-") == 0;
     s->name = from_stdin ? "standard input" : path;
     int fd = from_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
@@ -416,6 +428,7 @@ int pp_cmd_submit(int argc, char **argv)
         {"refresh", PP_OPT_TEXT, &s.o.refresh},
         {"max-age", PP_OPT_TEXT, &s.o.max_age},
         {"format", PP_OPT_TEXT, &s.o.format},
+        {"meta", PP_OPT_TEXT, &s.o.meta},
         {"idempotency-key", PP_OPT_TEXT, &s.o.key},
         {"batch-size", PP_OPT_COUNT, &s.o.batch_size, 1, PP_SENDER_ITEMS},
         {"retry-for", PP_OPT_COUNT, &s.o.retry_for_s, 0, 86400},

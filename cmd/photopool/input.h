@@ -1,13 +1,15 @@
-/* input.h: the files that `photopool submit` reads: NDJSON, JSON and CSV. Each becomes a stream of
- * items, one line of JSON per item.
+/* input.h: the files that `photopool submit` reads: NDJSON, JSON, tables (CSV, TSV) and feeds in
+ * XML, each perhaps compressed by gzip. Each becomes a stream of items, one line of JSON per item.
  *
- * Only the server judges items; here, a file whose form can't be read is an error. NDJSON and JSON
- * of any length need a few MiB of memory; a CSV file is gathered in memory first (input_csv.c).
+ * Only the server judges items. Here, a part of a file that can't be read is named and left out; a
+ * file whose rest can't be read either is an error. A file of any length needs a few MiB of memory;
+ * a large table needs room for temporary files, too (rows.h).
  *
- * To add a format: add a table of functions like the three below, and a row in input.c. */
+ * To add a format: add a table of functions like those below, and a row in input.c. */
 #ifndef PHOTOPOOL_INPUT_H
 #define PHOTOPOOL_INPUT_H
 
+#include "base/buf.h"
 #include "photopool/err.h"
 
 #include <stdbool.h>
@@ -18,7 +20,7 @@ enum {
     /* maximum bytes of one item: enough for 100 escaped URLs of 8 KiB and more */
     PP_INPUT_ITEM_MAX = 8 * 1024 * 1024,
     PP_INPUT_ERROR = 512,
-    PP_INPUT_CSV_MAX = 512 * 1024 * 1024, /* maximum bytes of the items of a CSV file in memory */
+    PP_INPUT_VALUE_MAX = 64 * 1024, /* maximum bytes of a cell of a table, or of an element's text */
 };
 
 /* The receiver of the items. A result other than PP_OK ends the reading and becomes its result. */
@@ -29,9 +31,12 @@ struct pp_input_sink {
     /* Receives a member of a batch object other than its items, such as "client" with the value
      * "\"42\"". */
     enum pp_err (*member)(void *arg, const char *name, const char *value, size_t n);
-    /* Receives a note for the user, which is not an error. */
-    void (*note)(void *arg, const char *text);
+    /* Receives why a row or an element can't be read. It is left out. `line` is where it begins. */
+    void (*broken)(void *arg, uint64_t line, const char *why);
     void *arg;
+    /* Which columns of a table become an item's meta: names with commas between them. NULL: all
+     * but item and url; "": none. */
+    const char *meta;
 };
 
 /* One file format. The caller calls open, then feed (any number of times), end and close. If a
@@ -45,15 +50,21 @@ struct pp_input_format {
     void (*close)(void *state);
 };
 
-extern const struct pp_input_format pp_input_ndjson, pp_input_json, pp_input_csv;
+extern const struct pp_input_format pp_input_ndjson, pp_input_json, pp_input_csv, pp_input_xml;
 
-/* Returns the format called "ndjson", "json" or "csv", or NULL for another name. */
+/* Returns the format called "ndjson", "json", "csv" or "xml", or NULL for another name. */
 const struct pp_input_format *pp_input_by_name(const char *name);
-/* Guesses the format from the first bytes of a file: "[" means JSON; "{" means JSON if the first
- * name is that of a batch's member (client, label, refresh, max_age, items), else NDJSON; the rest
- * is CSV. Returns NULL if more bytes are needed. If `all`, these bytes are the whole file, and the
- * result is not NULL. */
+/* Guesses the format from the first bytes of a file that is not compressed: "[" means JSON; "{"
+ * means JSON if the first name is that of a batch's member (client, label, refresh, max_age,
+ * items), else NDJSON; "<", or a byte order mark of UTF-16, XML; the rest is a table. Returns NULL
+ * if more bytes are needed. If `all`, these bytes are the whole file, and the result is not
+ * NULL. */
 const struct pp_input_format *pp_input_guess(const char *p, size_t n, bool all);
+
+/* Appends the URLs in a text as JSON strings with commas between them. A blank, a comma, a semicolon
+ * or a bar parts two URLs only if "http://" or "https://" follows, because URLs may have all of
+ * these. */
+void pp_input_put_urls(struct pp_buf *out, const char *text, size_t n);
 
 /* Reads file descriptor fd to its end. If `format` is NULL, guesses it from the content. Returns
  * PP_OK; PP_EINVAL if the file is wrong; PP_EIO if it can't be read; PP_ENOMEM; or the sink's

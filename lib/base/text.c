@@ -214,6 +214,9 @@ static bool valid_text(const char *p, size_t n, bool allowed)
 {
     uint32_t cp;
     for (size_t i = 0, len; i < n; i += len) {
+        len = 1;
+        if ((uint8_t)p[i] >= 0x20 && (uint8_t)p[i] < 0x7f) /* most bytes */
+            continue;
         len = pp_utf8_decode(p + i, n - i, &cp);
         if (len == 0 || (!allowed && (cp < 0x20 || (cp >= 0x7f && cp <= 0x9f))))
             return false;

@@ -149,6 +149,33 @@ static void rejected(void **state)
     fake_http_close(s);
 }
 
+/* Rows that can't be read are listed with the rejected items, and the rest is sent. */
+static void left_out(void **state)
+{
+    static const struct fake_reply script[] = {{202, NULL, ACCEPTED("b_1", "1")}};
+    static const char table[] = "item;url;price\na;http://h/1;5\nb\n", feed[] = "<Ads><Ad/></Ads>";
+    struct fake_http *s = fake_http_open(script, 1);
+    struct cli_run r;
+    (void)state;
+    submit(s, &r, table, 0, (const char *[]){"--client", "42", "--meta", "none", NULL});
+    expect(
+        &r, 3,
+        "{\"id\":null,\"code\":\"unreadable\",\"field\":null,\"detail\":\"1 column where the header has 3; "
+        "complete the line: an empty value needs its separator, too\",\"type\":\"rejected\",\"line\":3}\n",
+        NULL);
+    assert_non_null(strstr(r.out, "\"accepted\":1,\"rejected\":1}\n"));
+    char *body = body_of(s, 0);
+    assert_string_equal(body, "{\"id\":\"a\",\"photos\":[\"http://h/1\"]}\n");
+    free(body);
+    cli_run_fini(&r);
+    submit(s, &r, feed, 90, (const char *[]){"--client", "42", NULL});
+    expect(&r, 1, "1 item rejected:\r\n", NULL);
+    assert_non_null(strstr(r.out, "unreadable\033[0m  -      <Ad> has no element Id\r\n"));
+    cli_run_fini(&r);
+    assert_int_equal(fake_http_count(s), 1);
+    fake_http_close(s);
+}
+
 static void none_accepted(void **state)
 {
     static const struct fake_reply script[] = {{422, NULL, ALL_REJECTED}, {202, NULL, ACCEPTED("b_1", "1")}};
@@ -291,7 +318,7 @@ static void usage(void **state)
          "--refresh takes known, changed or always, not \"never\""},
         {"{}", {"--client", "42", "--max-age", "30"}, "--max-age takes a duration such as 30d, not \"30\""},
         {"{}", {"--client", "42", "--label", ""}, "--label takes 1 to 128 bytes"},
-        {"{}", {"--client", "42", "--format", "xml"}, "--format takes auto, ndjson, json or csv"},
+        {"{}", {"--client", "42", "--format", "yml"}, "--format takes auto, ndjson, json, csv or xml"},
         {"{}", {"--client", "42", "--idempotency-key", "a b"}, "visible ASCII"},
         {"{}", {"--client", "42", "--batch-size", "10001"}, "--batch-size takes a number from 1 to 10000"},
         {"item,photo\n", {"--client", "42"}, "standard input: line 1: the header has no column \"url\""},
@@ -414,19 +441,13 @@ static void ctrl_c_ends_with_a_hint(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(batches),
-        cmocka_unit_test(key_is_given_or_random),
-        cmocka_unit_test(rejected),
-        cmocka_unit_test(none_accepted),
-        cmocka_unit_test(many_rejected),
-        cmocka_unit_test(sent_again),
-        cmocka_unit_test(the_server_closes_in_the_middle),
-        cmocka_unit_test(refused),
-        cmocka_unit_test(unreachable),
-        cmocka_unit_test(usage),
-        cmocka_unit_test(batch_object),
-        cmocka_unit_test(follow),
-        cmocka_unit_test(ctrl_c_ends_with_a_hint),
+        cmocka_unit_test(batches),       cmocka_unit_test(key_is_given_or_random),
+        cmocka_unit_test(rejected),      cmocka_unit_test(left_out),
+        cmocka_unit_test(none_accepted), cmocka_unit_test(many_rejected),
+        cmocka_unit_test(sent_again),    cmocka_unit_test(the_server_closes_in_the_middle),
+        cmocka_unit_test(refused),       cmocka_unit_test(unreachable),
+        cmocka_unit_test(usage),         cmocka_unit_test(batch_object),
+        cmocka_unit_test(follow),        cmocka_unit_test(ctrl_c_ends_with_a_hint),
     };
     unsetenv("NO_COLOR");
     unsetenv("PHOTOPOOL_KEY");

@@ -1,5 +1,6 @@
-/* fuzz_csv.c: fuzzes the CSV reader of `photopool submit`. It reads each input twice, whole and in
- * two pieces; both must give the same items. The first byte says where the input is split. */
+/* fuzz_input.c: fuzzes the readers of `photopool submit`: the one that suits the input. It reads each
+ * input twice, whole and in two pieces; both must give the same items. The first byte says where the
+ * input is split. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -21,25 +22,32 @@ static enum pp_err on_item(void *arg, const char *text, size_t n, uint64_t line)
     return PP_OK;
 }
 
-static void on_note(void *arg, const char *text)
+static enum pp_err on_member(void *arg, const char *name, const char *value, size_t n)
 {
-    pp_buf_printf(arg, "note %s\n", text);
+    pp_buf_printf(arg, ".%s=%.*s\n", name, (int)n, value);
+    return PP_OK;
+}
+
+static void on_broken(void *arg, uint64_t line, const char *why)
+{
+    pp_buf_printf(arg, "%llu broken: %s\n", (unsigned long long)line, why);
 }
 
 static enum pp_err read_in(const char *p, size_t n, size_t cut, struct pp_buf *b, char *error)
 {
-    const struct pp_input_sink sink = {.item = on_item, .note = on_note, .arg = b};
+    const struct pp_input_sink sink = {.item = on_item, .member = on_member, .broken = on_broken, .arg = b};
+    const struct pp_input_format *format = pp_input_guess(p, n, true);
     pp_buf_init(b, 64u << 20);
     *error = 0;
-    void *state = pp_input_csv.open(&sink, error);
+    void *state = format->open(&sink, error);
     if (!state)
         abort();
-    enum pp_err err = pp_input_csv.feed(state, p, cut);
+    enum pp_err err = format->feed(state, p, cut);
     if (err == PP_OK)
-        err = pp_input_csv.feed(state, p + cut, n - cut);
+        err = format->feed(state, p + cut, n - cut);
     if (err == PP_OK)
-        err = pp_input_csv.end(state);
-    pp_input_csv.close(state);
+        err = format->end(state);
+    format->close(state);
     if (err == PP_EINVAL && !*error)
         abort();
     return err;
