@@ -110,7 +110,7 @@ void pp_input_put_urls(struct pp_buf *out, const char *text, size_t n)
 /* --- reading --- */
 
 /* An open file, and what it is read through. */
-struct source {
+struct input_source {
     int fd;
     bool gzip, between; /* between: the last member of the gzip file has ended */
     z_stream z;
@@ -130,14 +130,14 @@ static ssize_t read_some(int fd, void *p, size_t n)
     return got;
 }
 
-static ssize_t damaged(struct source *s, const char *what)
+static ssize_t damaged(struct input_source *s, const char *what)
 {
     snprintf(s->error, PP_INPUT_ERROR, "the gzip file %s", what);
     return -1;
 }
 
 /* Returns the next bytes that a gzip file has, perhaps in several members, as read_some() does. */
-static ssize_t gunzip(struct source *s, void *p, size_t n)
+static ssize_t gunzip(struct input_source *s, void *p, size_t n)
 {
     s->z.next_out = p;
     s->z.avail_out = (uInt)n;
@@ -163,7 +163,7 @@ static ssize_t gunzip(struct source *s, void *p, size_t n)
 
 /* Returns the next bytes of the file, uncompressed, as read_some() does; `error` is set if that
  * says more than errno. */
-static ssize_t source_read(struct source *s, char *p, size_t n)
+static ssize_t source_read(struct input_source *s, char *p, size_t n)
 {
     if (s->gzip)
         return gunzip(s, p, n);
@@ -177,9 +177,9 @@ static ssize_t source_read(struct source *s, char *p, size_t n)
 }
 
 /* Reads the first bytes of the file, which say whether it is compressed. */
-static enum pp_err source_open(struct source *s, int fd, char *error)
+static enum pp_err source_open(struct input_source *s, int fd, char *error)
 {
-    *s = (struct source){.fd = fd, .error = error};
+    *s = (struct input_source){.fd = fd, .error = error};
     while (s->n < 2) {
         ssize_t got = read_some(fd, s->raw + s->n, sizeof s->raw - s->n);
         if (got < 0)
@@ -196,7 +196,7 @@ static enum pp_err source_open(struct source *s, int fd, char *error)
     return inflateInit2(&s->z, MAX_WBITS + GZIP_HEADER) == Z_OK ? PP_OK : PP_ENOMEM;
 }
 
-static void source_close(struct source *s)
+static void source_close(struct input_source *s)
 {
     if (s->gzip)
         inflateEnd(&s->z);
@@ -205,7 +205,8 @@ static void source_close(struct source *s)
 
 /* Reads the start of the file, at most INPUT_CHUNK bytes, until it recognizes the format and a byte
  * order mark. If the caller has set *format, the function keeps it. */
-static enum pp_err read_head(struct source *s, char *p, size_t *n, const struct pp_input_format **format)
+static enum pp_err read_head(struct input_source *s, char *p, size_t *n,
+                             const struct pp_input_format **format)
 {
     const struct pp_input_format *told = NULL;
     *n = 0;
@@ -221,7 +222,7 @@ static enum pp_err read_head(struct source *s, char *p, size_t *n, const struct 
     return PP_OK;
 }
 
-static enum pp_err feed_all(struct source *s, const struct pp_input_format *f, void *state, char *chunk,
+static enum pp_err feed_all(struct input_source *s, const struct pp_input_format *f, void *state, char *chunk,
                             size_t n)
 {
     for (;;) {
@@ -240,7 +241,7 @@ static enum pp_err feed_all(struct source *s, const struct pp_input_format *f, v
 enum pp_err pp_input_read(int fd, const struct pp_input_format *format, const struct pp_input_sink *sink,
                           char *error)
 {
-    struct source *source = calloc(1, sizeof *source);
+    struct input_source *source = calloc(1, sizeof *source);
     char *chunk = malloc(INPUT_CHUNK);
     size_t n = 0;
     *error = 0;

@@ -61,9 +61,9 @@ const struct pp_input_format *pp_input_by_name(const char *name);
  * NULL. */
 const struct pp_input_format *pp_input_guess(const char *p, size_t n, bool all);
 
-/* Appends the URLs in a text as JSON strings with commas between them. A blank, a comma, a semicolon
- * or a bar parts two URLs only if "http://" or "https://" follows, because URLs may have all of
- * these. */
+/* Appends the URLs in a text as JSON strings with commas between them. A blank, a comma, a
+ * semicolon or a bar parts two URLs only if "http://" or "https://" follows, because URLs may have
+ * all of these. */
 void pp_input_put_urls(struct pp_buf *out, const char *text, size_t n);
 
 /* Reads file descriptor fd to its end. If `format` is NULL, guesses it from the content. Returns

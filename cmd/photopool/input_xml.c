@@ -22,7 +22,7 @@
 
 #define GOOGLE "http://base.google.com/ns/1.0"
 
-enum { DEPTH_MAX = 64, BETWEEN = ' ' /* a namespace and a name in what expat calls a name */ };
+enum { FEED_DEPTH_MAX = 64, BETWEEN = ' ' /* a namespace and a name in what expat calls a name */ };
 
 /* A kind of feed. Names are without a namespace. */
 struct feed {
@@ -241,8 +241,8 @@ static void on_begin(void *data, const XML_Char *name, const XML_Char **attribut
 
     if (s->err != PP_OK) /* expat may call once more after XML_StopParser() */
         return;
-    if (++s->depth > DEPTH_MAX)
-        fail(s, "more than %d elements inside each other", DEPTH_MAX);
+    if (++s->depth > FEED_DEPTH_MAX)
+        fail(s, "more than %d elements inside each other", FEED_DEPTH_MAX);
     else if (s->depth == 1)
         begin_document(s, name);
     else if (!s->record && strcmp(local(name), s->feed->record) == 0)

@@ -1,8 +1,8 @@
 /* rows.c: gathers rows into items.
  *
- * A record is a struct record, then the id, the meta and the photos, then zeros up to a multiple of 8
- * bytes. A row that follows one of the same item joins its record. Records are read where they lie,
- * in `records`, where the bytes of a file come, too. */
+ * A record is a struct row_record, then the id, the meta and the photos, then zeros up to a multiple
+ * of 8 bytes. A row that follows one of the same item joins its record. Records are read where they
+ * lie, in `records`, where the bytes of a file come, too. */
 #include "rows.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 
 enum { ALIGN = 8, FILE_BUFFER = 16 * 1024 };
 
-struct record {
+struct row_record {
     uint64_t line, next; /* next: where the item's next record begins; 0: it is the last one */
     uint32_t id_n, meta_n, photos_n, bytes; /* bytes: of the whole record */
 };
@@ -98,9 +98,9 @@ static FILE *open_file(void)
     return f;
 }
 
-static struct record *record_at(char *p, size_t at)
+static struct row_record *record_at(char *p, size_t at)
 {
-    return (struct record *)(void *)(p + at);
+    return (struct row_record *)(void *)(p + at);
 }
 
 /* Moves the records in memory to the files. */
@@ -108,7 +108,7 @@ static enum pp_err spill(struct pp_rows *r)
 {
     r->spilled = true;
     for (size_t at = 0; at < r->records.n;) {
-        const struct record *rec = record_at(r->records.p, at);
+        const struct row_record *rec = record_at(r->records.p, at);
         /* not by the low bits, by which the table of gather() finds its buckets */
         FILE **f = &r->files[(pp_hash(rec + 1, rec->id_n) >> 32) % PP_ROWS_FILES];
         if (!*f && !(*f = open_file()))
@@ -151,7 +151,7 @@ static enum pp_err load(struct pp_rows *r, FILE *f)
 static bool link_records(char *p, size_t n, struct pp_arena *arena, struct item **items)
 {
     for (size_t at = 0; at < n;) {
-        struct record *rec = record_at(p, at);
+        struct row_record *rec = record_at(p, at);
         struct item *it;
         HASH_FIND(hh, *items, rec + 1, rec->id_n, it);
         if (it) {
@@ -170,7 +170,7 @@ static bool link_records(char *p, size_t n, struct pp_arena *arena, struct item 
 
 static void write_item(struct pp_buf *out, char *p, const struct item *it)
 {
-    const struct record *rec = record_at(p, it->first);
+    const struct row_record *rec = record_at(p, it->first);
     const char *id = (const char *)(rec + 1);
     bool more = false;
 
@@ -178,7 +178,7 @@ static void write_item(struct pp_buf *out, char *p, const struct item *it)
     pp_json_begin(out, NULL, '{');
     pp_json_raw(out, "id", id, rec->id_n);
     pp_json_begin(out, "photos", '[');
-    for (const struct record *r = rec; r; r = r->next ? record_at(p, r->next) : NULL) {
+    for (const struct row_record *r = rec; r; r = r->next ? record_at(p, r->next) : NULL) {
         if (r->photos_n == 0)
             continue;
         if (more)
@@ -241,7 +241,7 @@ static bool joins(struct pp_rows *r, const struct pp_row *row)
 {
     if (r->records.n == 0)
         return false;
-    struct record *rec = record_at(r->records.p, r->latest);
+    struct row_record *rec = record_at(r->records.p, r->latest);
     size_t end = r->latest + sizeof *rec + rec->id_n + rec->meta_n + rec->photos_n;
     if (rec->id_n != row->id_n || memcmp(rec + 1, row->id, row->id_n) != 0 ||
         rec->photos_n + row->photos_n > PP_INPUT_ITEM_MAX)
@@ -260,10 +260,10 @@ static bool joins(struct pp_rows *r, const struct pp_row *row)
 
 enum pp_err pp_rows_add(struct pp_rows *r, const struct pp_row *row)
 {
-    const struct record rec = {.line = row->line,
-                               .id_n = (uint32_t)row->id_n,
-                               .meta_n = (uint32_t)row->meta_n,
-                               .photos_n = (uint32_t)row->photos_n};
+    const struct row_record rec = {.line = row->line,
+                                   .id_n = (uint32_t)row->id_n,
+                                   .meta_n = (uint32_t)row->meta_n,
+                                   .photos_n = (uint32_t)row->photos_n};
 
     pp_assert(row->id_n + row->meta_n + row->photos_n < PP_INPUT_ITEM_MAX,
               "a row is longer than its reader allows");

@@ -1,6 +1,6 @@
-/* fuzz_input.c: fuzzes the readers of `photopool submit`: the one that suits the input. It reads each
- * input twice, whole and in two pieces; both must give the same items. The first byte says where the
- * input is split. */
+/* fuzz_input.c: fuzzes the readers of `photopool submit`: the one that suits the input. It reads
+ * each input twice, whole and in two pieces; both must give the same items. The first byte says
+ * where the input is split. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -28,7 +28,7 @@ LAYERS = {
     "lib/api": ({"photopool", "base", "core", "format", "runtime", "events", "counters", "api", "pipeline"},
                 SSL | {"jansson.h", "zlib.h"}),
     "cmd/photopool": ({"photopool", "base", "core", "format", "runtime", "config", "events", "api", "pipeline"},
-                      {"curl/curl.h", "jansson.h", "csv.h", "zlib.h"}),
+                      {"curl/curl.h", "jansson.h", "csv.h", "expat.h", "zlib.h"}),
     "loadtest/origin": ({"photopool", "base"}, SSL | {"uv.h", "zlib.h", "pthread.h"}),
     "loadtest/bench": (None, None),
     "loadtest/sim": (None, None),
