@@ -1,8 +1,8 @@
 /* rows.c: gathers rows into items.
  *
  * A record is a struct row_record, then the id, the meta and the photos, then zeros up to a
- * multiple of 8 bytes. A row that follows one of the same item joins its record. Records are read where they
- * lie, in `records`, where the bytes of a file come, too. */
+ * multiple of 8 bytes. A row that follows one of the same item joins its record. Records are read
+ * where they lie, in `records`, where the bytes of a file come, too. */
 #include "rows.h"
 
 #include <errno.h>
