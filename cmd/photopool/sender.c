@@ -18,7 +18,7 @@ enum {
     TRIES_UNHEARD = 3,
 };
 
-enum { GZIP_LEVEL = 6, WINDOW_GZIP = 15 + 16, MEM_LEVEL = 8, GZIP_CHUNK = 64 * 1024 };
+enum { GZIP_LEVEL = 1, WINDOW_GZIP = 15 + 16, MEM_LEVEL = 8, GZIP_CHUNK = 64 * 1024 };
 
 enum pp_err pp_sender_init(struct pp_sender *s)
 {
