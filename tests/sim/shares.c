@@ -86,6 +86,7 @@ enum pp_err sim_shares_port(struct sim_part *part)
         return PP_OK;
     if (f->swarm.embedded)
         return pp_local_dedupe_open(part->loop, window_ms(f), &part->p.dedupe);
+    f->shares.opened_ms = pp_sim_now_ms(f->world);
     enum pp_err err = pp_dedupe_shards_open(part->loop, 2 * window_ms(f), open_server, part, &part->p.dedupe);
     return err == PP_OK ? set_list(part) : err;
 }
@@ -114,9 +115,10 @@ void sim_shares_change(struct sim_fleet *f)
 
 bool sim_shares_agree(const struct sim_fleet *f)
 {
-    int64_t old_ms = pp_sim_now_ms(f->world) - f->shares.changed_ms - 2 * window_ms(f);
+    const struct sim_shares *s = &f->shares;
+    int64_t old_ms = pp_sim_now_ms(f->world) - s->changed_ms - 2 * window_ms(f);
 
-    return f->shares.changed_ms == 0 || old_ms < 0 || old_ms > RELOAD_MS;
+    return s->changed_ms == 0 || old_ms > RELOAD_MS || (old_ms < 0 && s->opened_ms < s->changed_ms);
 }
 
 void sim_shares_forget(struct sim_fleet *f)

@@ -17,7 +17,7 @@ enum { SIM_SHARES = 4 };
 struct sim_shares {
     struct pp_memory_dedupe *servers[SIM_SHARES];
     unsigned list; /* bit i: server i is in the list */
-    int64_t changed_ms;
+    int64_t changed_ms, opened_ms; /* the latest change, and the latest start of a worker */
 };
 
 /* Opens the servers. Aborts if out of memory. */
@@ -30,7 +30,8 @@ void sim_shares_cut(struct sim_part *part);
  * with the first (base/shard_map.h). */
 void sim_shares_change(struct sim_fleet *f);
 /* Returns false while a change is old for some processes and young for others, which then still
- * believe the previous servers. */
+ * believe the previous servers; and while it is young, if a worker has started since, which does
+ * not know the previous servers. */
 bool sim_shares_agree(const struct sim_fleet *f);
 /* The servers lose all data. */
 void sim_shares_forget(struct sim_fleet *f);
