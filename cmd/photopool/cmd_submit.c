@@ -123,7 +123,7 @@ static void on_batch(void *arg, const char *id, int64_t accepted, int64_t reject
 
 static void on_rejected(void *arg, uint64_t line, const json_t *verdict)
 {
-    static const char *const fields[] = {"id", "code", "field", "detail"};
+    static const char *const fields[] = {"code", "field", "detail"};
     struct submit *s = arg;
     if (s->cli->json) {
         json_t *o = json_copy((json_t *)(uintptr_t)verdict);
@@ -132,9 +132,13 @@ static void on_rejected(void *arg, uint64_t line, const json_t *verdict)
         pp_print_json(o);
     } else if (s->listed < LISTED) {
         s->listed++;
+        const json_t *id = json_object_get(verdict, "id");
+        char *other = json_is_number(id) || json_is_boolean(id) ? json_dumps(id, JSON_ENCODE_ANY) : NULL;
         pp_table_printf(&s->rejected, "%" PRIu64, line);
+        pp_table_cell(&s->rejected, PP_PLAIN, other ? other : json_string_value(id));
         for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-            pp_table_cell(&s->rejected, i == 1 ? PP_RED : PP_PLAIN, pp_member(verdict, fields[i]));
+            pp_table_cell(&s->rejected, i == 0 ? PP_RED : PP_PLAIN, pp_member(verdict, fields[i]));
+        free(other);
     }
 }
 

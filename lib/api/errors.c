@@ -59,5 +59,6 @@ void pp_api_list_errors(struct pp_call *call)
     pp_page_close(call, pp_page_more(call));
     pp_problem_write_codes(&call->out, "requests");
     pp_json_end(&call->out, '}');
+    pp_call_header(call, "Vary: Accept-Language");
     pp_call_json(call, 200);
 }

@@ -134,6 +134,26 @@ static void all_rejected_says_why(void **state)
     assert_int_equal(t->metrics.batches_rejected, 1);
 }
 
+/* A caller finds its item again by the id that it sent, of whatever type. */
+static void a_rejected_id_is_echoed(void **state)
+{
+    static const struct {
+        const char *sent, *echoed;
+    } cases[] = {{"17", "17"},    {"1.5", "1.5"},           {"true", "true"}, {"null", "null"},
+                 {"[1]", "null"}, {"\"a\\n\"", "\"a\\n\""}, {"{}", "null"}};
+    struct api_run *t = *state;
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char body[128];
+        snprintf(body, sizeof body, "{\"client\":\"1\",\"items\":[{\"id\":%s,\"photos\":[]}]}",
+                 cases[i].sent);
+        assert_int_equal(api_ask(t, PP_POST, "/v1/batches", body), 422);
+        char *id = json_dumps(api_at(t, "rejected.0.id"), JSON_ENCODE_ANY);
+        assert_string_equal(id, cases[i].echoed);
+        free(id);
+    }
+}
+
 static void a_key_makes_one_batch(void **state)
 {
     struct api_run *t = *state;
@@ -912,6 +932,7 @@ int main(void)
         TEST(no_answer_before_the_queue_has_the_batch),
         TEST(refusals),
         TEST(all_rejected_says_why),
+        TEST(a_rejected_id_is_echoed),
         TEST(a_key_makes_one_batch),
         TEST(a_key_covers_the_query),
         TEST(a_key_in_progress),

@@ -360,7 +360,7 @@ static void requests_are_traced(void **state)
     t->request_id = "a b";
     t->traceparent = "00-1-2-01";
     assert_int_equal(api_get(t, "/v1/errors?limit=1"), 200);
-    assert_string_equal(t->server.headers, "");
+    assert_string_equal(t->server.headers, "Vary: Accept-Language\n");
     t->params.access_log = false;
     assert_int_equal(api_get(t, "/v1/workers"), 200);
     rewind(f);
@@ -711,6 +711,7 @@ static void table_of_codes(void **state)
     json_t *row;
 
     assert_int_equal(api_get(t, "/v1/errors"), 200);
+    assert_true(api_has_header(t, "Vary: Accept-Language\n"));
     json_array_foreach(json_object_get(t->json, "errors"), i, row)
     {
         const char *code = json_string_value(json_object_get(row, "code"));

@@ -244,6 +244,8 @@ static void reject_item(struct parse *p, const json_t *id, const struct verdict 
     pp_json_uint(b, "index", p->index);
     if (json_is_string(id))
         pp_json_strn(b, "id", json_string_value(id), cut(json_string_value(id), json_string_length(id), 256));
+    else if (json_is_number(id) || json_is_boolean(id))
+        pp_json_value(b, "id", id);
     else
         pp_json_null(b, "id");
     PP_JSON_MEMBERS(b, PP_STR("code", v->code), PP_STR("field", v->field[0] ? v->field : NULL),
