@@ -10,9 +10,11 @@
 
 static const char help[] =
     "Usage: photopool webhooks [list]\n"
-    "       photopool webhooks add NAME --url URL [--client ID]... [--secret S | --secret-file FILE]\n"
+    "       photopool webhooks add NAME --url URL [--client ID]... [--status S]...\n"
+    "                                   [--secret S | --secret-file FILE]\n"
     "       photopool webhooks show|pause|resume NAME\n"
     "       photopool webhooks set NAME [--url URL] [--client ID... | --all-clients]\n"
+    "                                   [--status S... | --all-statuses]\n"
     "                                   [--secret S | --secret-file FILE | --new-secret]\n"
     "       photopool webhooks remove NAME [--force]\n"
     "       photopool webhooks test NAME\n"
@@ -35,7 +37,10 @@ static const char help[] =
     "  --client ID         only results of this client; may be given several times (default: all)\n"
     "  --secret S          whsec_ and base64 of 24 to 64 bytes; it shows in lists of processes:\n"
     "  --secret-file FILE  its first line is the secret; -: standard input\n"
-    "  --status S          only what is pending, delivered or dead\n"
+    "  --status S          add, set: only results that are complete, partial, failed, superseded or\n"
+    "                      cancelled; may be given several times (default: all). deliveries, replay: "
+    "only\n"
+    "                      what is pending, delivered or dead\n"
     "  --from T, --to T    only what finished then: 2026-11-20T10:00:00Z\n"
     "  --all               all that is kept\n"
     "  --limit N           at most N deliveries (default 100)\n\n"
@@ -48,8 +53,8 @@ static const char help[] =
 /* Values of the options of add and set. */
 struct settings {
     const char *url, *secret, *secret_file;
-    struct pp_cli_list clients;
-    bool all_clients, new_secret;
+    struct pp_cli_list clients, statuses;
+    bool all_clients, all_statuses, new_secret;
     char text[PP_SECRET_TEXT]; /* text of the secret, if it was made here or read from a file */
 };
 
@@ -66,7 +71,7 @@ static struct pp_buf *path_of(struct pp_buf *path, const struct pp_cli *cli, con
 /* Applies `changes` to the endpoint and releases them. Sets *out to the changed endpoint. */
 static int change(struct pp_cli *cli, json_t *changes, json_t **out)
 {
-    static const char *const fields[] = {"url", "clients", "paused"};
+    static const char *const fields[] = {"url", "clients", "statuses", "paused"};
     struct pp_buf path;
     return pp_client_change(cli, path_of(&path, cli, ""), fields, sizeof fields / sizeof *fields, changes,
                             out);
@@ -74,8 +79,10 @@ static int change(struct pp_cli *cli, json_t *changes, json_t **out)
 
 static void show_webhook(const struct pp_cli *cli, json_t *webhook)
 {
-    if (!cli->json && json_is_null(json_object_get(webhook, "clients")))
-        json_object_set_new(webhook, "clients", json_string("all"));
+    static const char *const filters[] = {"clients", "statuses"};
+    for (size_t i = 0; i < sizeof filters / sizeof *filters && !cli->json; i++)
+        if (json_is_null(json_object_get(webhook, filters[i])))
+            json_object_set_new(webhook, filters[i], json_string("all"));
     pp_show_answer(cli, webhook);
 }
 
@@ -94,6 +101,15 @@ static bool choose_secret(struct settings *s, bool make)
     return true;
 }
 
+static void put_filter(json_t *body, const char *name, const struct pp_cli_list *chosen, bool all)
+{
+    json_t *list = all ? json_null() : chosen->n ? json_array() : NULL;
+    for (size_t i = 0; i < chosen->n; i++)
+        json_array_append_new(list, json_string(chosen->item[i]));
+    if (list)
+        json_object_set_new(body, name, list);
+}
+
 static json_t *body_of(const struct settings *s)
 {
     json_t *body = json_object();
@@ -101,14 +117,8 @@ static json_t *body_of(const struct settings *s)
         json_object_set_new(body, "url", json_string(s->url));
     if (s->secret)
         json_object_set_new(body, "secret", json_string(s->secret));
-    if (s->all_clients)
-        json_object_set_new(body, "clients", json_null());
-    if (s->clients.n) {
-        json_t *clients = json_array();
-        for (size_t i = 0; i < s->clients.n; i++)
-            json_array_append_new(clients, json_string(s->clients.item[i]));
-        json_object_set_new(body, "clients", clients);
-    }
+    put_filter(body, "clients", &s->clients, s->all_clients);
+    put_filter(body, "statuses", &s->statuses, s->all_statuses);
     return body;
 }
 
@@ -162,13 +172,15 @@ static int do_settings(int argc, char **argv, bool add)
     const struct pp_opt opts[] = {
         {"url", PP_OPT_TEXT, &s.url},
         {"client", PP_OPT_LIST, &s.clients},
+        {"status", PP_OPT_LIST, &s.statuses},
         {"secret", PP_OPT_TEXT, &s.secret},
         {"secret-file", PP_OPT_TEXT, &s.secret_file},
         /* this option and the following ones are for `set` only */
         {"all-clients", PP_OPT_FLAG, &s.all_clients},
+        {"all-statuses", PP_OPT_FLAG, &s.all_statuses},
         {"new-secret", PP_OPT_FLAG, &s.new_secret},
     };
-    const struct pp_cli_spec spec = {help, opts, add ? 4 : 6, 1, 1, "NAME"};
+    const struct pp_cli_spec spec = {help, opts, add ? 5 : 8, 1, 1, "NAME"};
     int code = pp_cli_parse(&cli, argc, argv, &spec);
     if (code != PP_CLI_GO)
         return code;
@@ -179,8 +191,11 @@ static int do_settings(int argc, char **argv, bool add)
                             add ? "" : " or --new-secret");
     if (s.all_clients && s.clients.n)
         return pp_cli_usage(&cli, "--client and --all-clients don't go together");
+    if (s.all_statuses && s.statuses.n)
+        return pp_cli_usage(&cli, "--status and --all-statuses don't go together");
     bool make = add ? !s.secret && !s.secret_file : s.new_secret;
-    if (!add && !make && !s.url && !s.secret && !s.secret_file && !s.clients.n && !s.all_clients)
+    bool filters = s.clients.n || s.all_clients || s.statuses.n || s.all_statuses;
+    if (!add && !make && !s.url && !s.secret && !s.secret_file && !filters)
         return pp_cli_usage(&cli, "what should be changed?");
     if (!choose_secret(&s, make))
         return PP_EXIT_USAGE;

@@ -4,6 +4,7 @@
 #include "api/webhook.h"
 #include "core/delivery.h"
 #include "pipeline/deliver/deliver.h"
+#include "pipeline/deliver/webhook_filter.h"
 #include "pipeline/deliver/webhook_post.h"
 
 #define CLIENTS_MAX 1000
@@ -72,11 +73,18 @@ bool pp_webhook_signs_twice(const struct pp_call *call, const struct pp_webhook 
 
 static void put_webhook(struct pp_call *call, const struct pp_webhook *w)
 {
-    PP_JSON_OBJECT(&call->out, NULL, PP_STR("name", w->name), PP_STR("url", w->url),
-                   PP_RAW("clients", w->clients), PP_BOOL("paused", w->paused),
-                   PP_BOOL("disabled", w->disabled),
-                   PP_TIME("old_secret_until", pp_webhook_signs_twice(call, w) ? w->old_until_ms : 0),
-                   PP_TIME("created_at", w->created_at), PP_TIME("updated_at", w->updated_at));
+    struct pp_buf *out = &call->out;
+    struct pp_webhook_filter filter;
+
+    out->failed |= !pp_webhook_filter_read(&filter, w->filter);
+    pp_json_begin(out, NULL, '{');
+    PP_JSON_MEMBERS(out, PP_STR("name", w->name), PP_STR("url", w->url));
+    pp_webhook_filter_show(out, &filter);
+    PP_JSON_MEMBERS(out, PP_BOOL("paused", w->paused), PP_BOOL("disabled", w->disabled),
+                    PP_TIME("old_secret_until", pp_webhook_signs_twice(call, w) ? w->old_until_ms : 0),
+                    PP_TIME("created_at", w->created_at), PP_TIME("updated_at", w->updated_at));
+    pp_json_end(out, '}');
+    pp_webhook_filter_fini(&filter);
 }
 
 /* --- listing webhooks --- */
@@ -121,6 +129,14 @@ void pp_api_get_webhook(struct pp_call *call)
 
 /* --- PUT: reading the body --- */
 
+struct put_state {
+    struct pp_webhook_find find;
+    struct pp_store_outbox outbox;
+    struct pp_webhook_put put;
+    struct pp_webhook_filter filter; /* clients belong to the body, and live as long */
+    bool is_new;
+};
+
 static bool read_url(struct pp_call *call, const char *name, const json_t *v, void *out)
 {
     const char *url = json_string_value(v);
@@ -129,14 +145,12 @@ static bool read_url(struct pp_call *call, const char *name, const json_t *v, vo
         return pp_bad_type(call, name, "a string");
     const char *problem =
         strlen(url) > URL_MAX ? "longer than 2048 bytes" : pp_webhook_url_problem(call->o->params, url);
-    ((struct pp_webhook *)out)->url = url;
+    ((struct put_state *)out)->put.webhook.url = url;
     return !problem || pp_bad_value(call, name, problem);
 }
 
 static bool read_clients(struct pp_call *call, const char *name, const json_t *v, void *out)
 {
-    struct pp_webhook *w = out;
-    struct pp_buf text;
     char field[32];
 
     if (json_is_null(v))
@@ -150,11 +164,28 @@ static bool read_clients(struct pp_call *call, const char *name, const json_t *v
             !pp_client_valid(json_string_value(client), json_string_length(client)))
             return pp_bad_value(call, field, "not 1 to 64 of A-Z a-z 0-9 _ -");
     }
-    pp_buf_init(&text, CLIENTS_MAX * (PP_CLIENT_MAX + 3) + 2);
-    pp_json_value(&text, NULL, v);
-    w->clients = text.failed ? NULL : pp_arena_copy(&call->arena, text.p, text.n);
-    pp_buf_fini(&text);
-    return w->clients || pp_call_no_memory(call);
+    ((struct put_state *)out)->filter.clients = (json_t *)(uintptr_t)v;
+    return true;
+}
+
+static bool read_statuses(struct pp_call *call, const char *name, const json_t *v, void *out)
+{
+    unsigned *statuses = &((struct put_state *)out)->filter.statuses;
+    char field[32];
+
+    if (json_is_null(v))
+        return true;
+    if (!json_is_array(v) || json_array_size(v) == 0 || json_array_size(v) >= PP_ITEM_STATUS_COUNT)
+        return pp_bad_type(call, name, "null or an array of 1 to 5 strings");
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const char *text = json_string_value(json_array_get(v, i));
+        int status = text ? pp_item_status_parse(text) : -1;
+        snprintf(field, sizeof(field), "statuses[%zu]", i);
+        if (status < 0)
+            return pp_bad_value(call, field, "not complete, partial, failed, superseded or cancelled");
+        *statuses |= 1u << status;
+    }
+    return true;
 }
 
 static bool read_secret(struct pp_call *call, const char *name, const json_t *v, void *out)
@@ -164,28 +195,38 @@ static bool read_secret(struct pp_call *call, const char *name, const json_t *v,
 
     if (!json_is_string(v))
         return pp_bad_type(call, name, "a string");
-    ((struct pp_webhook *)out)->secret = json_string_value(v);
+    ((struct put_state *)out)->put.webhook.secret = json_string_value(v);
     return pp_webhook_secret(json_string_value(v), json_string_length(v), bytes, &n) == PP_OK ||
            pp_bad_value(call, name, "not whsec_ and base64 of 24 to 64 bytes");
 }
 
 static bool read_paused(struct pp_call *call, const char *name, const json_t *v, void *out)
 {
-    ((struct pp_webhook *)out)->paused = json_is_true(v);
+    ((struct put_state *)out)->put.webhook.paused = json_is_true(v);
     return json_is_boolean(v) || pp_bad_type(call, name, "true or false");
 }
 
-static const struct pp_body_field fields[] = {
-    {"url", read_url}, {"clients", read_clients}, {"secret", read_secret}, {"paused", read_paused}};
+static const struct pp_body_field fields[] = {{"url", read_url},
+                                              {"clients", read_clients},
+                                              {"statuses", read_statuses},
+                                              {"secret", read_secret},
+                                              {"paused", read_paused}};
+
+/* Sets the webhook's filter. Returns false after answering. */
+static bool set_filter(struct pp_call *call, struct put_state *s)
+{
+    struct pp_buf text;
+
+    pp_buf_init(&text, CLIENTS_MAX * (PP_CLIENT_MAX + 3) + 128);
+    pp_webhook_filter_write(&text, &s->filter);
+    bool all = text.n == 0 && !text.failed;
+    if (!text.failed && !all)
+        s->put.webhook.filter = pp_arena_copy(&call->arena, text.p, text.n);
+    pp_buf_fini(&text);
+    return all || s->put.webhook.filter || pp_call_no_memory(call);
+}
 
 /* --- PUT: writing the webhook --- */
-
-struct put_state {
-    struct pp_webhook_find find;
-    struct pp_store_outbox outbox;
-    struct pp_webhook_put put;
-    bool is_new;
-};
 
 static void on_webhook_written(struct pp_call *call)
 {
@@ -260,7 +301,8 @@ void pp_api_put_webhook(struct pp_call *call)
     if (!s)
         return;
     s->put.webhook.name = call->args[0];
-    if (!pp_call_fields(call, "a webhook", fields, sizeof(fields) / sizeof(*fields), &s->put.webhook))
+    if (!pp_call_fields(call, "a webhook", fields, sizeof(fields) / sizeof(*fields), s) ||
+        !set_filter(call, s))
         return;
     if (s->put.webhook.url)
         read_webhook(call, on_old_read);

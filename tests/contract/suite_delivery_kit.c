@@ -178,7 +178,7 @@ struct pp_webhook dk_endpoint(const char *name)
 {
     return (struct pp_webhook){.name = name,
                                .url = "https://shop.example/hook?a=1&b=%24",
-                               .clients = "[\"42\",\"7\"]",
+                               .filter = "{\"clients\":[\"42\",\"7\"]}",
                                .secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
                                .old_secret = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
                                .old_until_ms = DK_NOW + 86400000,

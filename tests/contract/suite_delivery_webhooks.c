@@ -16,7 +16,7 @@ static void same_webhook(const struct pp_webhook *a, const struct pp_webhook *b)
 {
     dk_same_text(a->name, b->name);
     dk_same_text(a->url, b->url);
-    dk_same_text(a->clients, b->clients);
+    dk_same_text(a->filter, b->filter);
     dk_same_text(a->secret, b->secret);
     dk_same_text(a->old_secret, b->old_secret);
     assert_int_equal(a->old_until_ms, b->old_until_ms);
@@ -60,7 +60,7 @@ static void endpoints_by_version(void **state)
     stale.webhook.url = "https://other.example/";
     DK_EXPECT(k, put_webhook, &stale, PP_ESTALE); /* The put expects no endpoint, but one exists. */
     is_there(k, &w);
-    w.clients = w.old_secret = NULL;
+    w.filter = w.old_secret = NULL;
     w.old_until_ms = 0;
     w.paused = w.disabled = false;
     w.url = "https://shop.example/\xc3\xa9?$x={\"$y\":1}";

@@ -119,6 +119,8 @@ def clients_and_time(case):
     here.endpoint("early")
     put(pool, "everybody", receiver.url("/everybody"), secret=new_secret())
     put(pool, "nobody", receiver.url("/nobody"), secret=new_secret(), clients=[])
+    some = put(pool, "some", receiver.url("/some"), secret=new_secret(), statuses=["failed", "partial"])
+    same((some["statuses"], pool.get_json("/v1/webhooks/everybody")["statuses"]), (["partial", "failed"], None), "statuses")
     due = set(finish(pool, "early", 2))
     others = set(finish(pool, "other", 2))
     wait_delivered(pool, "early", 2)
@@ -126,14 +128,21 @@ def clients_and_time(case):
     wait_delivered(pool, "everybody", 4)
     same(set(receiver.ids("/everybody")), due | others, "results of all clients")
     same(receiver.ids("/nobody"), [], "results of no client")
+    broken = pool.wait_finished(pool.submit("early", [{"id": "broken", "photos": ["ftp://shop.example/1.jpg"]}]))
+    wait_delivered(pool, "some", 1)
+    same(receiver.ids("/some"), [r["id"] for r in broken], "results that are partial or failed")
+    for bad in ([], ["open"], "failed", [17]):
+        code = pool.put("/v1/webhooks/bad", {"url": receiver.url("/"), "secret": new_secret(), "statuses": bad}).json["code"]
+        check(code in ("bad_type", "bad_value"), f"statuses {bad}: {code}")
     # While the endpoint is paused, deliveries must wait, and nothing may be lost.
+    wait_delivered(pool, "early", 3)
     before = len(receiver.got("/early"))
     put(pool, "early", receiver.url("/early"), 200, clients=["early"], paused=True)
     late = set(finish(pool, "early", 3))
-    wait_delivered(pool, "everybody", 7)
+    wait_delivered(pool, "everybody", 8)
     same(len(receiver.got("/early")), before, "deliveries while paused")
     put(pool, "early", receiver.url("/early"), 200, clients=["early"])
-    wait_delivered(pool, "early", 5)
+    wait_delivered(pool, "early", 6)
     same(set(receiver.ids("/early")[before:]), late, "what had waited")
     # A PUT names other clients while deliveries wait: those of the former client must not be sent
     # any more.
@@ -144,14 +153,14 @@ def clients_and_time(case):
     put(pool, "others", receiver.url("/others"), 200, clients=["early", "other"], paused=True)
     finish(pool, "early", 2)
     others = set(finish(pool, "other", 2))
-    wait_delivered(pool, "everybody", 12)
+    wait_delivered(pool, "everybody", 13)
     put(pool, "others", receiver.url("/others"), 200, clients=["other"])
     wait_delivered(pool, "others", 2)
     same(pool.post("/v1/webhooks/others/replay", {"status": "pending"}).json, {"messages": 1}, "a replay of failed deliveries")
     wait_until(lambda: deliveries(pool, "others", "dead"), 20, "it is dead")
     same({d["id"] for d in deliveries(pool, "others", "dead")}, failed, "what is dead")
     same(set(receiver.ids("/others")[1:]), others, "what is sent")
-    for name in ("everybody", "nobody"):
+    for name in ("everybody", "nobody", "some"):
         same(pool.request("DELETE", f"/v1/webhooks/{name}?force=true").status, 204, "DELETE")
     same(pool.get("/v1/webhooks/everybody").status, 404, "what was deleted")
 

@@ -322,7 +322,7 @@ struct change {
     struct pp_arena arena;
     struct pp_webhooks get;
     struct pp_webhook_put put;
-    char clients[24];
+    char filter[40];
 };
 
 static void end_change(struct change *c)
@@ -394,10 +394,10 @@ static void create(struct hook *k)
 {
     struct change *c = change_of(k);
 
-    snprintf(c->clients, sizeof c->clients, "[\"%s\"]", k->client);
+    snprintf(c->filter, sizeof c->filter, "{\"clients\":[\"%s\"]}", k->client);
     c->put.webhook = (struct pp_webhook){.name = k->name,
                                          .url = k->url,
-                                         .clients = k->client[0] ? c->clients : NULL,
+                                         .filter = k->client[0] ? c->filter : NULL,
                                          .secret = SECRET,
                                          .created_at = pp_loop_date(k->all->loop),
                                          .updated_at = pp_loop_date(k->all->loop)};

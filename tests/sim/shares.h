@@ -16,7 +16,7 @@ enum { SIM_SHARES = 4 };
 
 struct sim_shares {
     struct pp_memory_dedupe *servers[SIM_SHARES];
-    unsigned list; /* bit i: server i is in the list */
+    unsigned list;                 /* bit i: server i is in the list */
     int64_t changed_ms, opened_ms; /* the latest change, and the latest start of a worker */
 };
 

@@ -62,8 +62,9 @@ static void on_messages(void *data)
     }
 }
 
-static bool wants(void *data, const char *client)
+static bool wants(void *data, const char *client, enum pp_item_status status)
 {
+    (void)status;
     const struct kit *k = data;
     return !k->only || strcmp(k->only, client) == 0;
 }

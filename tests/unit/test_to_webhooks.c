@@ -37,6 +37,7 @@ struct kit {
         char name[32], url[64];
     } hooks[FAKE_HOOKS];
     size_t ended[FAKE_HOOKS]; /* how many posts to each endpoint were answered */
+    const char *filter;       /* of endpoints that are added */
 };
 
 static void pass(struct kit *k, int64_t ms)
@@ -106,6 +107,7 @@ static void add_hooks(struct kit *k, size_t n)
         snprintf(k->hooks[i].url, sizeof(k->hooks[i].url), "http://93.184.216.34/%02zu", i);
         k->deliveries.webhooks[k->deliveries.n_webhooks++] = (struct pp_webhook){.name = k->hooks[i].name,
                                                                                  .url = k->hooks[i].url,
+                                                                                 .filter = k->filter,
                                                                                  .secret = SECRET,
                                                                                  .created_at = 1,
                                                                                  .version = 1};
@@ -218,6 +220,24 @@ static void one_alone_gets_its_window(void **state)
     assert_int_equal(held(k, 0), PP_PACE_MAX);
 }
 
+/* An endpoint gets results of the statuses in its filter; all items of this test are complete. */
+static void a_filter_chooses_results(void **state)
+{
+    static const char *const filters[] = {"{\"statuses\":[\"failed\",\"complete\"]}",
+                                          "{\"statuses\":[\"failed\",\"partial\"]}"};
+    struct kit *k = *state;
+
+    k->params.max_posts = 40;
+    for (size_t i = 0; i < 2; i++) {
+        k->filter = filters[i];
+        add_hooks(k, i + 1);
+    }
+    for (int i = 0; i < 6; i++)
+        answer(k, FAKE_HOOKS);
+    assert_true(k->ended[0] > 0);
+    assert_int_equal(k->ended[1] + held(k, 1), 0);
+}
+
 /* There are far more endpoints than posts may be in flight: each gets one in its turn. */
 static void the_turn_of_each_comes(void **state)
 {
@@ -259,6 +279,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(slow_endpoints_delay_no_other, setup, teardown),
         cmocka_unit_test_setup_teardown(one_alone_gets_its_window, setup, teardown),
         cmocka_unit_test_setup_teardown(an_endpoint_that_fails_is_named, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_filter_chooses_results, setup, teardown),
         cmocka_unit_test_setup_teardown(the_turn_of_each_comes, setup, teardown),
         cmocka_unit_test_setup_teardown(a_deleted_endpoint_frees_its_place, setup, teardown),
     };

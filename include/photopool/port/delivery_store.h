@@ -123,9 +123,9 @@ struct pp_delivery_clean {
 struct pp_webhook {
     const char *name; /* name of the endpoint: 1 to 64 characters of [A-Za-z0-9_-] */
     const char *url;  /* as the caller of the API gave it */
-    /* the endpoint gets results of these clients, a JSON array of ids as text; NULL: of all
-     * clients */
-    const char *clients;
+    /* which results the endpoint gets (pipeline/deliver/webhook_filter.h); NULL: all. Stores do not
+     * read it. */
+    const char *filter;
     const char *secret;     /* signs the messages; has the form "whsec_..." */
     const char *old_secret; /* also signs messages until old_until_ms (wall); NULL: there is none */
     int64_t old_until_ms;

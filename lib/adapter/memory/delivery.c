@@ -84,7 +84,7 @@ bool pp_md_copy_put_webhook(struct pp_webhook_put *r, struct pp_arena *a)
 {
     struct pp_webhook *w = &r->webhook;
     return pp_memory_copy_text(a, &w->name) && pp_memory_copy_text(a, &w->url) &&
-           pp_memory_copy_text(a, &w->clients) && pp_memory_copy_text(a, &w->secret) &&
+           pp_memory_copy_text(a, &w->filter) && pp_memory_copy_text(a, &w->secret) &&
            pp_memory_copy_text(a, &w->old_secret);
 }
 

@@ -24,7 +24,7 @@ static void sink_name(char out[PP_SINK_NAME_MAX], const char *webhook)
 /* Copies an endpoint to an answer. */
 static bool webhook_out(struct pp_arena *a, const struct pp_md_webhook *from, struct pp_webhook *w)
 {
-    const char **const texts[] = {&w->name, &w->url, &w->clients, &w->secret, &w->old_secret};
+    const char **const texts[] = {&w->name, &w->url, &w->filter, &w->secret, &w->old_secret};
     bool ok = true;
     *w = from->w;
     for (size_t i = 0; ok && i < sizeof texts / sizeof *texts; i++)
@@ -58,7 +58,7 @@ static struct pp_md_webhook *webhook_new(const struct pp_webhook *w)
 {
     struct pp_md_webhook *made =
         malloc(sizeof *made + pp_md_text_size(w->name) + pp_md_text_size(w->url) +
-               pp_md_text_size(w->clients) + pp_md_text_size(w->secret) + pp_md_text_size(w->old_secret));
+               pp_md_text_size(w->filter) + pp_md_text_size(w->secret) + pp_md_text_size(w->old_secret));
     if (!made)
         return NULL;
     char *to = made->texts;
@@ -66,7 +66,7 @@ static struct pp_md_webhook *webhook_new(const struct pp_webhook *w)
     made->w.version++;
     pp_md_text_move(&made->w.name, &to);
     pp_md_text_move(&made->w.url, &to);
-    pp_md_text_move(&made->w.clients, &to);
+    pp_md_text_move(&made->w.filter, &to);
     pp_md_text_move(&made->w.secret, &to);
     pp_md_text_move(&made->w.old_secret, &to);
     return made;

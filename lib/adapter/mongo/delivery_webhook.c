@@ -18,7 +18,7 @@ static const char *sink_of(struct pp_mg_thread *t, const char *name)
 #define FIELD(name, member) PP_MG_FIELD(name, struct pp_webhook, member)
 static const struct pp_mg_field endpoint_fields[] = {
     FIELD("u", url),
-    FIELD("cl", clients),
+    FIELD("cl", filter),
     FIELD("k", secret),
     FIELD("ok", old_secret),
     FIELD("ou", old_until_ms),
@@ -61,7 +61,7 @@ static void write_endpoint(struct pp_mg_thread *t, const char *sink, const struc
     int64_t number = (int64_t)(is_new ? r->start_at : w->version);
     struct pp_mg_done done =
         pp_mg_write(t, is_new ? MQ_WEBHOOK_NEW : MQ_WEBHOOK_SET, "sissssibbiii", sink, number, w->url,
-                    w->clients, w->secret, w->old_secret, w->old_until_ms, w->paused, w->disabled,
+                    w->filter, w->secret, w->old_secret, w->old_until_ms, w->paused, w->disabled,
                     w->created_at, w->updated_at, (int64_t)w->version + 1);
     pp_mg_require(t, done.matched + done.upserted > 0, PP_ESTALE);
 }

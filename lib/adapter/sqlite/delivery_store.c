@@ -288,7 +288,7 @@ static void read_webhook(struct pp_dq *d, struct pp_arena *a, sqlite3_stmt *st, 
 {
     *w = (struct pp_webhook){.name = pp_sq_text(&d->db, a, st, 0),
                              .url = pp_sq_text(&d->db, a, st, 1),
-                             .clients = pp_sq_text(&d->db, a, st, 2),
+                             .filter = pp_sq_text(&d->db, a, st, 2),
                              .secret = pp_sq_text(&d->db, a, st, 3),
                              .old_secret = pp_sq_text(&d->db, a, st, 4),
                              .old_until_ms = pp_sq_col(st, 5),
@@ -331,7 +331,7 @@ static enum pp_err op_put_webhook(struct pp_dq *d, struct pp_webhook_put *r)
     int64_t was = pp_sq_int(&d->db, 0, Q_HOOK_VERSION, "t", w->name);
     if ((uint64_t)was != version)
         return pp_sq_refuse(&d->db, PP_ESTALE);
-    pp_sq_run(&d->db, Q_HOOK_PUT, "tttttiddiii", w->name, w->url, w->clients, w->secret, w->old_secret,
+    pp_sq_run(&d->db, Q_HOOK_PUT, "tttttiddiii", w->name, w->url, w->filter, w->secret, w->old_secret,
               w->old_until_ms, (int)w->paused, (int)w->disabled, w->created_at, w->updated_at, was + 1);
     if (was == 0) {
         sink_name(sink, w->name);

@@ -152,7 +152,7 @@ static void take_items(struct pp_relay *r, const struct pp_store_outbox *box)
         const struct pp_item *item = &box->items[i];
         if (item->seq <= r->w.read_seq) /* an earlier read has returned this item already */
             continue;
-        if (r->o.wants && !r->o.wants(r->o.data, item->client))
+        if (r->o.wants && !r->o.wants(r->o.data, item->client, item->status))
             r->w.read_seq = item->seq;
         else if (r->w.bytes >= r->w.room || !pp_window_add(&r->w, item, false))
             return;

@@ -39,8 +39,8 @@ struct pp_relay_options {
     enum pp_language language; /* of the messages in results */
     size_t window;             /* at most this many messages are in memory, 2..1000 */
     bool keep_log;             /* true: the relay also saves a delivery for each message that was delivered */
-    /* Returns true if the sink gets the results of this client. NULL: it gets all results. */
-    bool (*wants)(void *data, const char *client);
+    /* Returns true if the sink gets results of this client and status. NULL: it gets all. */
+    bool (*wants)(void *data, const char *client, enum pp_item_status status);
     /* Tells the driver that messages wait, or that PP_RELAY_TICK_MS have passed. The driver then
      * takes the messages that it can send now. */
     void (*on_messages)(void *data);

@@ -14,6 +14,7 @@
 #include "format/json_out.h"
 #include "pipeline/deliver/deliver_internal.h"
 #include "pipeline/deliver/post_places.h"
+#include "pipeline/deliver/webhook_filter.h"
 #include "pipeline/deliver/webhook_post.h"
 
 /* An endpoint is said to fail after this many failed posts in a row. */
@@ -33,8 +34,7 @@ struct endpoint {
     char sink[PP_SINK_NAME_MAX];
     const char *name; /* name of the endpoint; points into `sink`, behind "webhook:" */
     char *url;
-    /* The clients whose results the endpoint gets, as a JSON array; NULL: all clients. */
-    json_t *clients;
+    struct pp_webhook_filter filter; /* which results it gets */
     struct pp_webhook_key keys[2];
     size_t n_keys;
     int64_t old_until_ms; /* messages are also signed with the old key until this wall time */
@@ -75,7 +75,7 @@ struct pp_to_webhooks {
 };
 
 static void send_posts(struct pp_to_webhooks *w);
-static bool wants(void *data, const char *client);
+static bool wants(void *data, const char *client, enum pp_item_status status);
 
 /* --- sending posts, and handling their ends --- */
 
@@ -217,8 +217,8 @@ static void send_next(struct endpoint *e)
             return;
         f->endpoint = e;
         f->message = pp_relay_take(e->relay);
-        /* A caller may have changed the endpoint's clients since the message was read. */
-        if (wants(e, f->message->client)) {
+        /* A caller may have changed the endpoint's filter since the message was read. */
+        if (wants(e, f->message->client, f->message->result)) {
             start_post(e, f);
             want_place(e);
             return;
@@ -293,20 +293,9 @@ static void disable(struct endpoint *e)
 
 /* --- opening and changing endpoints --- */
 
-static bool wants(void *data, const char *client)
+static bool wants(void *data, const char *client, enum pp_item_status status)
 {
-    const struct endpoint *e = data;
-    size_t i;
-    json_t *v;
-
-    if (!e->clients)
-        return true;
-    json_array_foreach(e->clients, i, v)
-    {
-        if (strcmp(json_string_value(v), client) == 0)
-            return true;
-    }
-    return false;
+    return pp_webhook_filter_takes(&((const struct endpoint *)data)->filter, client, status);
 }
 
 static bool add_key(struct endpoint *e, const char *secret)
@@ -325,17 +314,16 @@ static bool add_key(struct endpoint *e, const char *secret)
 static bool configure(struct endpoint *e, const struct pp_webhook *row)
 {
     char *url = strdup(row->url);
-    json_t *clients = row->clients ? json_loads(row->clients, 0, NULL) : NULL;
+    struct pp_webhook_filter filter;
 
-    if (!url || (row->clients && !json_is_array(clients))) {
+    if (!url || !pp_webhook_filter_read(&filter, row->filter)) {
         free(url);
-        json_decref(clients);
         return false;
     }
     free(e->url);
-    json_decref(e->clients);
+    pp_webhook_filter_fini(&e->filter);
     e->url = url;
-    e->clients = clients;
+    e->filter = filter;
     e->n_keys = 0;
     e->old_until_ms = row->old_until_ms;
     e->paused = row->paused;
@@ -350,7 +338,7 @@ static void endpoint_free(struct endpoint *e)
     pp_post_places_leave(&e->owner->places, &e->posts);
     pp_relay_close(e->relay);
     free(e->url);
-    json_decref(e->clients);
+    pp_webhook_filter_fini(&e->filter);
     free(e);
 }
 

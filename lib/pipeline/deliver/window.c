@@ -65,7 +65,8 @@ static struct pp_message *message_new(const struct pp_item *item, enum pp_langua
     struct pp_message *m = body.failed ? NULL : malloc(sizeof(*m) + client_n + body.n + 1);
     if (m) {
         char *at = (char *)(m + 1);
-        *m = (struct pp_message){.seq = item->seq, .finished_at = item->finished_at, .body_n = body.n};
+        *m = (struct pp_message){
+            .seq = item->seq, .result = item->status, .finished_at = item->finished_at, .body_n = body.n};
         pp_result_id(m->id, item->client, item->id, item->revision);
         m->client = memcpy(at, item->client, client_n);
         m->body = memcpy(at + client_n, body.p, body.n + 1);

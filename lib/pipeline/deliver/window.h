@@ -26,6 +26,7 @@ struct pp_message {
     uint64_t seq;
     char id[PP_RESULT_ID_MAX];
     const char *client;
+    enum pp_item_status result; /* the status of the item */
     int64_t finished_at;
     uint32_t attempts; /* The message was tried this many times before. */
     const char *body;  /* The result as JSON text. */

@@ -56,7 +56,7 @@ export function open(page) {
     {id: "pause"});
   page.refresh = async () => {
     const [w, {deliveries, next}] = await Promise.all([get(path), get(withQuery(path + "/deliveries", {...query, limit: 50}))]);
-    put(head, facts([["state", stateOf(w)], ["URL", h("span", {class: "url"}, w.url)], ["clients", w.clients ? w.clients.join(", ") : "all"],
+    put(head, facts([["state", stateOf(w)], ["URL", h("span", {class: "url"}, w.url)], ["clients", w.clients ? w.clients.join(", ") : "all"], ["statuses", w.statuses ? w.statuses.join(", ") : "all"],
       ["statuses", w.statuses ? w.statuses.join(", ") : undefined], ["types", w.types ? w.types.join(", ") : undefined],
       ["created", when(w.created_at)], ["old secret until", w.old_secret_until ? when(w.old_secret_until) : undefined]]));
     put(buttons, pause(!w.paused && !w.disabled), button("Send a test", () => act(() => call("POST", path + "/test"), tested), {id: "test"}),
