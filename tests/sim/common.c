@@ -351,9 +351,13 @@ void sim_common_request(struct sim_common *c, const struct sim_request *q, bool 
     struct photo *p = photo_find(c, client, &key);
     if (p && ended)
         p->answered_ms = now_of(c);
-    if (ended || !p || !p->claimed || p->requested_ms || p->older || q->began_ms < p->claimed_ms ||
+    if (ended || !p || !p->claimed || p->requested_ms || q->began_ms < p->claimed_ms ||
         strcmp(p->process, q->process) != 0)
         return;
+    if (p->older) { /* it may be of either claim */
+        take_over(c, p);
+        return;
+    }
     p->requested_ms = now_of(c);
     bool checked = p->shares && sim_shares_agree(c->f);
 

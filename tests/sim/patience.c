@@ -34,6 +34,7 @@ struct host {
     int64_t seen_ms;        /* the outage's PP_BREAKER_PHOTOSth counted answer; 0: not yet */
     unsigned flying;        /* requests in flight */
     int64_t half_ms;        /* the half-open state of its breaker began */
+    unsigned before;        /* requests in flight then: of workers that did not know the breaker */
     unsigned half_ended;    /* requests that have ended in this state, maybe fewer */
     int64_t ended_ms;       /* the latest end of a request */
     char name[64];
@@ -149,9 +150,10 @@ static void check_half_open(struct sim_patience *p, struct host *h, const struct
 
     if (since_ms - h->half_ms > 1000) {
         h->half_ms = since_ms;
+        h->before = h->flying - 1;                                         /* without this one */
         h->half_ended = h->ended_ms < since_ms ? 0 : PP_BREAKER_SUCCESSES; /* not known */
     }
-    if (age_ms < PROBES_MS && all_hear(p, since_ms) && h->flying > allowed(h->half_ended))
+    if (age_ms < PROBES_MS && all_hear(p, since_ms) && h->flying > h->before + allowed(h->half_ended))
         report(p, "hosts", sim_request_client(q), q->process,
                "more requests at a time than a half-open host may get", q->url);
 }
@@ -247,14 +249,21 @@ static struct sim_node *node_of(const struct sim_patience *p, const char *worker
     return NULL;
 }
 
+/* Returns true if the process holds absent photos of a host with this breaker back. */
+static bool holds(const struct sim_patience *p, const struct sim_node *n, const struct pp_breaker *b)
+{
+    return b->state != PP_BREAKER_CLOSED && b->reason == PP_BREAKER_ABSENT &&
+           pp_loop_wall(n->part->loop) + GRACE_MS < b->opened_ms + p->f->swarm.believe_ms;
+}
+
 /* Returns true if the worker knows that the host has an outage. */
 static bool knows(const struct sim_patience *p, struct sim_node *worker, const struct host *h)
 {
     struct pp_breaker b;
     int64_t age_ms;
 
-    return worker && all_hear(p, now_of(p)) && view(worker, h->name, &b, &age_ms) &&
-           b.state != PP_BREAKER_CLOSED && b.reason == PP_BREAKER_ABSENT && age_ms >= KNOWN_MS;
+    return worker && all_hear(p, now_of(p)) && view(worker, h->name, &b, &age_ms) && holds(p, worker, &b) &&
+           age_ms >= KNOWN_MS;
 }
 
 /* Returns true if the processes must know that the host has an outage: they all heard each other
@@ -270,7 +279,7 @@ static bool must_know(const struct sim_patience *p, const struct host *h)
         h->outages > 1 || h->photos < PHOTOS_MIN || h->other * 3 > h->photos ||
         !view(leader, h->name, &b, &age_ms))
         return false;
-    return b.state == PP_BREAKER_CLOSED ? now - age_ms <= h->outage_ms : b.reason == PP_BREAKER_ABSENT;
+    return b.state == PP_BREAKER_CLOSED ? now - age_ms <= h->outage_ms : holds(p, leader, &b);
 }
 
 void sim_patience_outcome(struct sim_patience *p, const char *by, const struct pp_item *it, uint32_t idx)
