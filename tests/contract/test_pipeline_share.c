@@ -279,6 +279,29 @@ static void another_process_tells(void **state)
     assert_int_equal(requests(w), 0);
 }
 
+/* What another process tells may be an outage of the host: the task waits for the host, and then
+ * fetches the photo itself. */
+static void an_outage_is_not_taken(void **state)
+{
+    struct world *w = *state;
+    const struct pp_shared told = {.owner = FOREIGN, .code = PP_CODE_DNS_NOT_FOUND};
+
+    w->params.hosts_wait_ms = WINDOW_MS;
+    world_open(w);
+    const char *url = url_of(w, "bytes=2000");
+    struct pp_dedupe_row row = foreign_owner(w, url);
+    post(w, "1", "b_1", url);
+    world_until(w, follows, w);
+    assert_true(pp_hosts_order(w->p.hosts, "127.0.0.1", PP_BREAKER_FORCE_OPEN, 0));
+    foreign_tell(w, &row, &told);
+    world_run(w, 60000);
+    assert_int_equal(w->p.metrics.failed[PP_CODE_DNS_NOT_FOUND][0], 0);
+    assert_true(pp_hosts_order(w->p.hosts, "127.0.0.1", PP_BREAKER_FORCE_CLOSED, 0));
+    assert_int_equal(outcome_of(w, "b_1").kind, PP_OUTCOME_STORED);
+    assert_int_equal(shared(w), 0);
+    assert_int_equal(requests(w), 1);
+}
+
 /* A follower takes the outcome, but later tasks do not. */
 static void window_of_no_time(void **state)
 {
@@ -483,6 +506,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_owner_waits_for_its_retry, setup, world_teardown),
         cmocka_unit_test_setup_teardown(own_headers, setup, world_teardown),
         cmocka_unit_test_setup_teardown(another_process_tells, setup, world_teardown),
+        cmocka_unit_test_setup_teardown(an_outage_is_not_taken, setup, world_teardown),
         cmocka_unit_test_setup_teardown(the_owner_is_dead, setup, world_teardown),
         cmocka_unit_test_setup_teardown(the_owner_gives_up, setup, world_teardown),
         cmocka_unit_test_setup_teardown(nonsense_is_told, setup, world_teardown),

@@ -276,7 +276,8 @@ static void begin_claim(struct sim_common *c, struct photo *p, const struct pp_m
     p->older = same && (p->older || p->lapsed);
     snprintf(p->process, sizeof p->process, "%.*s", (int)n, change->worker);
     p->always = change->always;
-    p->shares = !change->held && change->losses == 0;
+    bool held = change->held || (change->last_code && is_of_the_url(change->last_code));
+    p->shares = !held && change->losses == 0;
     p->owns = p->shares && p->url->claimed == 0;
     p->requested_ms = 0;
     p->url->claimed++;

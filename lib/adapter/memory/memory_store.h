@@ -28,6 +28,7 @@ struct pp_memory_task_change {
     const struct pp_settlement *by; /* if by_worker is set: the settlement */
     bool always;                    /* of the task (task.h) */
     bool held;                      /* the task waits for its host */
+    uint16_t last_code;             /* of the task (task.h) */
     uint8_t losses;                 /* number of its claims that lapsed */
 };
 

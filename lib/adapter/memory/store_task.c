@@ -22,6 +22,7 @@ static void tell(const struct pp_memory_store *s, const struct pp_ms_task *t, en
                                            .by_worker = s->by_worker,
                                            .always = t->always,
                                            .held = t->times.wait_until_ms != 0,
+                                           .last_code = t->last_code,
                                            .losses = t->losses};
     if (s->by_worker) {
         change.by = s->by;

@@ -222,9 +222,12 @@ static enum pp_follow_next decide(struct pp_sharing *s, struct pp_sharing_task *
     const struct pp_params *p = s->o.params;
     struct pp_shared told;
     bool has = t->row.outcome && pp_shared_read(t->arena, t->row.outcome, t->row.outcome_n, &told) == PP_OK;
+    /* A task whose latest failure was final was held back: what was told before may be the same
+     * outage of its host. */
+    bool anew = t->task->always || (t->task->last_code && pp_shared_may(t->task->last_code));
     const struct pp_follow_terms terms = {.timeout_ms = p->tiers[t->task->tier].timeout_ms,
                                           .lease_ms = p->lease_ms,
-                                          .window_ms = t->task->always ? 0 : p->share_window_ms};
+                                          .window_ms = anew ? 0 : p->share_window_ms};
     enum pp_follow_next next =
         pp_follow_decide(&t->follow, &terms, &t->row, has ? &told : NULL, pp_loop_now(s->o.loop));
 

@@ -219,6 +219,29 @@ static void decide_photo(const struct pp_transfer *t, int64_t date, struct pp_se
     }
 }
 
+/* Parks the task if the failure may be an outage of its host. Returns false if it is none. */
+static bool hold_back(struct pp_settler *settler, const struct pp_transfer *t, uint16_t code,
+                      enum pp_settle_kind kind, struct pp_settlement *s)
+{
+    int64_t until_ms = t->task->wait_until_ms;
+
+    if (!pp_hosts_excuse(settler->o.hosts, host_of(t), code, t->task->last_code, &until_ms))
+        return false;
+    s->kind = kind;
+    s->last_code = code;
+    s->wait_until_ms = s->park_ms = until_ms;
+    return true;
+}
+
+/* What another task has told may be an outage that began since. This claim made no attempt. */
+static void decide_taken(struct pp_settler *settler, const struct pp_transfer *t, struct pp_settlement *s)
+{
+    uint16_t code = t->share->outcome.code;
+
+    if (code == 0 || !hold_back(settler, t, code, PP_SETTLE_RELEASE, s))
+        pp_tell_settle(t, s);
+}
+
 static void decide_failure(struct pp_settler *settler, const struct pp_transfer *t, struct pp_settlement *s)
 {
     const struct pp_params *params = settler->o.params;
@@ -226,15 +249,9 @@ static void decide_failure(struct pp_settler *settler, const struct pp_transfer 
         pp_retry_decide(t->outcome.code, t->task->attempts, t->task->tier, (uint8_t)params->n_tiers,
                         t->retry_after_ms, &params->retry, pp_rng_next(settler->o.rng));
 
-    s->last_code = t->outcome.code;
-    s->wait_until_ms = t->task->wait_until_ms;
-    if (pp_hosts_excuse(settler->o.hosts, host_of(t), t->outcome.code, t->task->last_code,
-                        &s->wait_until_ms)) {
-        s->kind = PP_SETTLE_RETRY;
-        s->park_ms = s->wait_until_ms;
+    if (hold_back(settler, t, t->outcome.code, PP_SETTLE_RETRY, s))
         return;
-    }
-    s->wait_until_ms = 0;
+    s->last_code = t->outcome.code;
     if (d.what == PP_RETRY_FINAL) {
         s->kind = PP_SETTLE_FINAL;
         s->outcome.kind = PP_OUTCOME_FAILED;
@@ -244,7 +261,6 @@ static void decide_failure(struct pp_settler *settler, const struct pp_transfer 
     pp_assert(d.tier < params->n_tiers, "a task is to be retried in a tier that does not exist");
     s->kind = PP_SETTLE_RETRY;
     s->tier = d.tier;
-    s->last_code = t->outcome.code;
     s->due_ms += d.delay_ms;
 }
 
@@ -308,7 +324,7 @@ static void decide(struct pp_settler *settler, const struct pp_transfer *t, stru
     s->outcome.attempts = t->task->attempts;
     s->attempt = attempt_of(settler, t);
     if (pp_tell_taken(t))
-        pp_tell_settle(t, s);
+        decide_taken(settler, t, s);
     else if (t->handed_back == PP_BACK_HOST && t->gate.verdict == PP_HOST_GIVE_UP)
         decide_given_up(t, s);
     else if (t->handed_back != PP_BACK_NOT)
