@@ -95,6 +95,25 @@ static void repeat(struct pp_hosts *h)
             host_send_breaker(h, pp_container_of(node, struct host, open_node));
 }
 
+/* Without a word of the leader, hosts would stay shut for ever. */
+static void forget_unheard(struct pp_hosts *h)
+{
+    size_t n = h->open.n;
+
+    for (size_t i = 0; i < n; i++) {
+        struct host *host = pp_container_of(h->open.head.next, struct host, open_node);
+        pp_list_remove(&h->open, &host->open_node);
+        pp_list_push(&h->open, &host->open_node);
+        if (h->led) /* until now this process was the leader */
+            host->heard_ms = hosts_now(h);
+        if (hosts_now(h) - host->heard_ms < PP_HOSTS_HEARD_MS)
+            continue;
+        host->breaker = (struct pp_breaker){.state = PP_BREAKER_CLOSED};
+        pp_host_restart(&host->stats);
+        host_relist(h, host);
+    }
+}
+
 void hosts_decide(struct pp_hosts *h)
 {
     bool leads = h->o.leads(h->o.data);
@@ -103,6 +122,8 @@ void hosts_decide(struct pp_hosts *h)
 
     if (leads && !h->led)
         lead_anew(h);
+    else if (!leads)
+        forget_unheard(h);
     h->led = leads;
     while ((node = pp_list_pop(&h->news)))
         if (leads)

@@ -12,6 +12,7 @@
 /* An order is repeated until the leader has obeyed. */
 #define ORDER_REPEAT_MS 1000
 #define ORDER_MAX_MS    15000
+#define UNHEARD_LOOK_MS 5000 /* looks this often for breakers that the leader does not repeat */
 #define SLOW_COUNT_MS   1000 /* the metric of slow hosts is brought up to date this often */
 
 /* Makes the tick run in `ms` at the latest. */
@@ -292,6 +293,8 @@ static void set_timer(struct pp_hosts *h)
 
     if (h->fresh || h->errands.n + h->ordered.n > 0 || (may_lead && h->open.n > 0))
         wake(h, PP_HOSTS_TICK_MS);
+    if (h->open.n > 0)
+        wake(h, UNHEARD_LOOK_MS);
     if (h->slow.n > 0)
         wake(h, SLOW_COUNT_MS);
     if (!pp_list_empty(&h->unsent)) { /* the oldest batch is the first */

@@ -6,7 +6,8 @@
  *            pp_hosts_sit(): how many requests to the host may be in flight? (places.c)
  *   notices  HOST: a worker's batch -> cron and api processes, which merge it
  *            BREAKER: the leader's decision -> all processes; the leader repeats it while the
- *            breaker is not closed, so that a lost notice does no harm
+ *            breaker is not closed, so that a lost notice does no harm. Who hears it no more for
+ *            PP_HOSTS_HEARD_MS forgets it: there is another leader, which does not know it
  *            SLOW: how far a host's slow-down has grown -> workers
  *   leader   decides all breakers (core/breaker.h), parks the waiting tasks of a host that opens,
  *            lets a few of them out as probes, and lets all out when the breaker closes (parking.c)
@@ -31,6 +32,7 @@
 #define PP_HOSTS_MAX      100000 /* a process remembers this many hosts, and drops the quietest */
 #define PP_HOSTS_TICK_MS  250
 #define PP_HOSTS_QUIET_MS 10000
+#define PP_HOSTS_HEARD_MS 60000
 
 struct pp_hosts;
 struct host_places;

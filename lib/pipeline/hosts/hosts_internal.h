@@ -31,6 +31,7 @@ struct host {
     struct pp_breaker breaker;
     struct pp_slow_down slow;
     struct host_places *places; /* NULL: no request has or wants a place */
+    int64_t heard_ms;           /* loop time at which the leader has last told the breaker to this process */
     /* Loop time at which the last request began that showed that the host has photos. */
     int64_t proven_ms;
     struct pp_node use_node;    /* in hosts->by_use */

@@ -137,6 +137,7 @@ static void adopt_breaker(struct pp_hosts *h, struct host *host, const struct pp
         .forced_until_ms = time_of(n->v[V_FORCED_UNTIL], now, 1),
         .believed = n->v[V_BELIEVED] != 0,
     };
+    host->heard_ms = hosts_now(h);
     host_relist(h, host);
 }
 
