@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -38,7 +39,7 @@ static const char usage[] =
     "  --check        exits with 1 also if a figure is not as required: the rate reached, the delay of\n"
     "                 small clients, and round trips a photo at most 10 % above those of the first size\n"
     "  --calls        prints the calls of each run, by operation\n"
-    "  --out DIR      writes the table and plots (SVG) into this folder\n"
+    "  --out DIR      writes the table and plots (SVG) into this folder, which it makes if need be\n"
     "\n"
     "  scale --workers 16,64,256,1024 --calls          where it bends\n"
     "  scale --workers 10000 --clients 1000000 --photos 20000000 --minutes 60 --out /tmp\n";
@@ -199,6 +200,8 @@ int main(int argc, char **argv)
 
     pp_assert(results, "no memory for the results");
     read_options(&a, argc, argv);
+    if (a.out && mkdir(a.out, 0777) != 0 && errno != EEXIST) /* before a run, which may take an hour */
+        fail(strerror(errno), a.out);
     scale_table_head(stdout);
     for (size_t i = 0; i < a.n; i++) {
         struct scale_options o = options_for(&a, a.workers[i]);
