@@ -249,7 +249,7 @@ static void put_summary(struct submit *s, const struct pp_tally *p)
             json_array_append_new(ids, json_string(s->ids[i]));
         json_object_set_new(o, "batch_ids", ids);
         json_object_set_new(o, "accepted", json_integer((json_int_t)s->sender.accepted));
-        json_object_set_new(o, "rejected", json_integer((json_int_t)(s->sender.rejected + s->unreadable)));
+        json_object_set_new(o, "rejected", json_integer(s->sender.rejected + s->unreadable));
         pp_print_json(o);
     } else if (p) {
         struct pp_buf b;
