@@ -25,10 +25,15 @@ const struct pp_input_format *pp_input_by_name(const char *name)
     return NULL;
 }
 
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
 static size_t blanks(const char *p, size_t n)
 {
     size_t i = 0;
-    while (i < n && (p[i] == ' ' || p[i] == '\t' || p[i] == '\n' || p[i] == '\r'))
+    while (i < n && is_blank(p[i]))
         i++;
     return i;
 }
@@ -77,7 +82,18 @@ const struct pp_input_format *pp_input_guess(const char *p, size_t n, bool all)
     }
 }
 
-/* --- URLs --- */
+/* --- texts --- */
+
+const char *pp_input_trim(const char *p, size_t *n)
+{
+    while (*n > 0 && is_blank(*p)) {
+        p++;
+        --*n;
+    }
+    while (*n > 0 && is_blank(p[*n - 1]))
+        --*n;
+    return p;
+}
 
 static bool begins_url(const char *p, size_t n)
 {
@@ -86,7 +102,7 @@ static bool begins_url(const char *p, size_t n)
 
 static bool parts(char c)
 {
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == ',' || c == ';' || c == '|';
+    return is_blank(c) || c == ',' || c == ';' || c == '|';
 }
 
 void pp_input_put_urls(struct pp_buf *out, const char *text, size_t n)
@@ -115,8 +131,10 @@ struct input_source {
     bool gzip, between; /* between: the last member of the gzip file has ended */
     z_stream z;
     char *error;
+    /* Bytes of the file as they are. gzip: `z` says which ones are not uncompressed yet; else the
+     * first n are not handed on yet. */
+    unsigned char raw[INPUT_CHUNK];
     size_t n;
-    unsigned char raw[INPUT_CHUNK]; /* n bytes; gzip: z.next_in points behind those that are read */
 };
 
 /* Reads the next bytes of the file, and reads again if a signal interrupts the call. Returns 0 at

@@ -61,6 +61,8 @@ const struct pp_input_format *pp_input_by_name(const char *name);
  * NULL. */
 const struct pp_input_format *pp_input_guess(const char *p, size_t n, bool all);
 
+/* Returns the text without the blanks and line breaks around it, and shortens *n. */
+const char *pp_input_trim(const char *p, size_t *n);
 /* Appends the URLs in a text as JSON strings with commas between them. A blank, a comma, a
  * semicolon or a bar parts two URLs only if "http://" or "https://" follows, because URLs may have
  * all of these. */

@@ -129,18 +129,6 @@ static void begin_row(struct csv *s)
 
 /* --- the header --- */
 
-/* Shortens the text by the blanks around it. */
-static const char *trim(const char *p, size_t *n)
-{
-    while (*n && (*p == ' ' || *p == '\t')) {
-        p++;
-        --*n;
-    }
-    while (*n && strchr(" \t\r\n", p[*n - 1]))
-        --*n;
-    return p;
-}
-
 static bool is_name(const char *p, size_t n, const char *name)
 {
     return n == strlen(name) && strncasecmp(p, name, n) == 0;
@@ -153,7 +141,7 @@ static bool lists(const char *list, const char *p, size_t n)
 
     while (list && *list && !found) {
         size_t len = strcspn(list, ","), name_n = len;
-        const char *name = trim(list, &name_n);
+        const char *name = pp_input_trim(list, &name_n);
         found = n == name_n && strncasecmp(p, name, n) == 0;
         list += len + (list[len] == ',');
     }
@@ -162,7 +150,7 @@ static bool lists(const char *list, const char *p, size_t n)
 
 static void header_field(struct csv *s, const char *p, size_t n)
 {
-    p = trim(p, &n);
+    p = pp_input_trim(p, &n);
     int *at = is_name(p, n, "item") ? &s->at_item : is_name(p, n, "url") ? &s->at_url : NULL;
     if (!at) {
         bool is_meta = n > 0 && pp_utf8_valid(p, n) && lists(s->sink->meta, p, n);
@@ -192,10 +180,10 @@ static bool separates(const struct pp_buf *head, char delimiter)
     for (size_t at = 0; at < head->n;) {
         const char *p = head->p + at, *end = memchr(p, delimiter, head->n - at);
         size_t len = end ? (size_t)(end - p) : head->n - at, n = len;
-        p = trim(p, &n);
+        p = pp_input_trim(p, &n);
         if (n >= 2 && *p == '"' && p[n - 1] == '"') {
             n -= 2;
-            p = trim(p + 1, &n);
+            p = pp_input_trim(p + 1, &n);
         }
         item |= is_name(p, n, "item");
         url |= is_name(p, n, "url");

@@ -153,7 +153,7 @@ static void end_record(struct xml *s)
     pp_json_end(out, ']');
     pp_json_end(out, '}');
     if (s->id.failed || s->photos.failed || out->failed)
-        broken(s, "<%s> has more than %d MiB of photos", f->record, PP_INPUT_ITEM_MAX >> 20);
+        broken(s, "<%s> has more than %d MiB of URLs", f->record, PP_INPUT_ITEM_MAX >> 20);
     if (*s->why)
         s->sink->broken(s->sink->arg, s->line, s->why);
     else
@@ -209,12 +209,7 @@ static void end_member(struct xml *s)
     XML_SetCharacterDataHandler(s->parser, NULL);
     if (n > PP_INPUT_VALUE_MAX || s->text.failed)
         broken(s, "a text of more than %d KiB", PP_INPUT_VALUE_MAX >> 10);
-    while (n > 0 && strchr(" \t\r\n", *p)) {
-        p++;
-        n--;
-    }
-    while (n > 0 && strchr(" \t\r\n", p[n - 1]))
-        n--;
+    p = pp_input_trim(p, &n);
     if (s->is_id && n > 0)
         set_id(s, p, n);
     else if (!s->is_id && n > 0)

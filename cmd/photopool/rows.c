@@ -39,12 +39,16 @@ struct pp_rows {
     bool spilled;
 };
 
-static enum pp_err failed(struct pp_rows *r, const char *what)
+static const char *temporary_folder(void)
 {
     const char *dir = getenv("TMPDIR");
+    return dir && *dir ? dir : "/tmp";
+}
 
+static enum pp_err failed(struct pp_rows *r, const char *what)
+{
     snprintf(r->error, PP_INPUT_ERROR, "%s a temporary file in %s: %s; TMPDIR names another folder", what,
-             dir && *dir ? dir : "/tmp", strerror(errno));
+             temporary_folder(), strerror(errno));
     return PP_EINVAL;
 }
 
@@ -81,10 +85,9 @@ void pp_rows_close(struct pp_rows *r)
 
 static FILE *open_file(void)
 {
-    const char *dir = getenv("TMPDIR");
     char path[4096];
 
-    snprintf(path, sizeof path, "%s/photopool-XXXXXX", dir && *dir ? dir : "/tmp");
+    snprintf(path, sizeof path, "%s/photopool-XXXXXX", temporary_folder());
     int fd = mkstemp(path);
     if (fd < 0)
         return NULL;
@@ -202,7 +205,7 @@ static enum pp_err hand_on(struct pp_rows *r, const struct item *items, const st
         uint64_t line = record_at(r->records.p, it->first)->line;
         write_item(&out, r->records.p, it);
         if (out.failed)
-            sink->broken(sink->arg, line, "the item has more than 8 MiB of photos");
+            sink->broken(sink->arg, line, "the item has more than 8 MiB of URLs");
         else
             err = sink->item(sink->arg, out.p, out.n, line);
     }

@@ -325,7 +325,7 @@ static void bounds_what_a_feed_has(void **state)
         {"<Ads><Ad><Id>a</Id><Id>", "x", "</Id></Ad></Ads>", "1 broken: a text of more than 64 KiB", 70000,
          PP_OK},
         {"<Ads><Ad><Id>a</Id>", "<Image url=\"http://h/0123456789\"/>", "</Ad></Ads>",
-         "1 broken: <Ad> has more than 8 MiB of photos", 500000, PP_OK},
+         "1 broken: <Ad> has more than 8 MiB of URLs", 500000, PP_OK},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -462,7 +462,7 @@ static void put_member(int fd, const char *text)
 static void reads_what_gzip_has_compressed(void **state)
 {
     static const struct {
-        off_t cut;    /* so many bytes are missing at the end */
+        off_t cut;    /* number of bytes cut off at the end */
         off_t damage; /* this byte is another one; 0: none */
         const char *error;
     } cases[] = {
