@@ -6,6 +6,7 @@
 #include "test_clock.h"
 
 #define HOST   "127.0.0.1"
+#define OTHER  "localhost"
 #define MINUTE 60000
 
 enum {
@@ -219,6 +220,31 @@ static void a_host_that_limits_gets_pauses(void **state)
     assert_true(world_seen(w, "42").requests <= 40 + 8 + 7 * 8);
 }
 
+static bool knows_an_answer(void *data)
+{
+    struct world *w = data;
+    struct pp_host_shown shown;
+    return pp_hosts_view(w->p.hosts, HOST, &shown) && shown.stats.requests > 0;
+}
+
+/* A redirect counts when it is answered, not when its target has answered: the host's outage may
+ * begin between both. */
+static void a_redirect_counts_at_once(void **state)
+{
+    struct world *w = *state;
+    char query[200];
+
+    w->breakers = true;
+    world_open(w);
+    w->step_ms = REAL_MS;
+    world_hosts(w, OTHER " delay=100000\n");
+    (void)snprintf(query, sizeof(query), "location=http://" OTHER ":%u/c/there/1.jpg", w->origin.port);
+    world_post(w, "42", "b_1", 1, 1, PP_REFRESH_KNOWN, query);
+    world_until(w, knows_an_answer, w);
+    assert_int_equal(pp_claimer_in_flight(w->p.claimer), 1);
+    world_hosts(w, "");
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
@@ -227,6 +253,7 @@ int main(void)
         TEST(an_outage_of_pages_is_not_believed),  TEST(photos_of_a_dead_host_fail_with_host_down),
         TEST(new_photos_of_an_open_host_wait),     TEST(an_operator_decides),
         TEST(a_restart_brings_parked_photos_back), TEST(a_host_that_limits_gets_pauses),
+        TEST(a_redirect_counts_at_once),
     };
     return cmocka_run_group_tests_name("pipeline_hosts", tests, NULL, NULL);
 }

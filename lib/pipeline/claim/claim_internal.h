@@ -114,6 +114,7 @@ struct claim_transfer {
      * takes no room in its tier; at a redirect (`at_hop`) or before its first request. */
     struct pp_host_seat seat;
     bool sits, at_hop;
+    bool left_host;          /* its task's host has answered with a redirect to another host */
     struct pp_node hop_node; /* Links the transfer into client->queues.hops while `parked`. */
 };
 

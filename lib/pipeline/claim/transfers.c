@@ -507,6 +507,20 @@ void claim_on_place(void *data, struct pp_host_seat *seat, bool taken)
 
 /* --- handling mail from the fetch loops --- */
 
+/* Counts for the task's host that it answered, with a redirect to another host. It counts now and
+ * not when the transfer ends: photos that the host has answered since would count before it. A
+ * transfer counts once for a host, because the leader lets tasks out to a half-open host, not
+ * requests: so neither a redirect within the host counts, nor a later one. */
+static void learn_redirect(struct pp_claimer *claimer, struct claim_transfer *t)
+{
+    const char *host = t->base.task->domain;
+
+    if (t->left_host || strcmp(t->base.hop_host, host) == 0)
+        return;
+    t->left_host = true;
+    pp_hosts_redirected(claimer->o.hosts, host, t->base.outcome.ms);
+}
+
 void claim_on_events(void *data, struct pp_list *mail)
 {
     struct pp_claimer *claimer = data;
@@ -524,6 +538,7 @@ void claim_on_events(void *data, struct pp_list *mail)
             break;
         case PP_TRANSFER_HOP:
             pp_slot_count(&t->client->slot, &t->base.sends, pp_loop_now(claimer->o.loop));
+            learn_redirect(claimer, t);
             park(claimer, t);
             hops = true;
             break;

@@ -75,6 +75,7 @@ static void park(struct fetch_run *r)
     r->bytes = 0;
     r->stage = RUN_PARKED;
     r->parked_ms = run_now(r);
+    run_note_ms(r);
     snprintf(r->t->hop_host, sizeof(r->t->hop_host), "%s", r->url.host);
     r->runner->o.on_event(r->runner->o.data, r->t, PP_TRANSFER_HOP);
 }

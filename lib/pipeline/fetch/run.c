@@ -67,6 +67,11 @@ int64_t run_now(const struct fetch_run *r)
 
 _Static_assert(PP_ADDRESS_MAX == PP_ADDR_TEXT_MAX, "a transfer has room for an address");
 
+void run_note_ms(struct fetch_run *r)
+{
+    r->t->outcome.ms = (uint32_t)(run_now(r) - r->started_ms - r->paused_sum_ms);
+}
+
 static void end_run(struct fetch_run *r)
 {
     struct pp_runner *runner = r->runner;
@@ -75,7 +80,7 @@ static void end_run(struct fetch_run *r)
     run_unpause_body(r);
     pp_body_abort(r->body);
     free(r->text);
-    t->outcome.ms = (uint32_t)(run_now(r) - r->started_ms - r->paused_sum_ms);
+    run_note_ms(r);
     t->bytes_received = r->bytes;
     if (r->sent_addr.family != 0)
         pp_addr_text(&r->sent_addr, t->address);

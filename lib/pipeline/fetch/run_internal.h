@@ -81,6 +81,8 @@ struct pp_runner {
 };
 
 int64_t run_now(const struct fetch_run *r);
+/* Sets outcome.ms: how long the run has taken until now. */
+void run_note_ms(struct fetch_run *r);
 
 /* --- run.c: starts, resolves, requests and ends a run --- */
 

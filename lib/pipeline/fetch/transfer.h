@@ -68,7 +68,8 @@ struct pp_transfer {
     struct pp_sharing_task *share;
 
     /* The fetch loop sets the following members. In `outcome` it sets code (0: a photo), object, ms
-     * (without time parked or waiting for our disk) and detail; the settler sets the rest. */
+     * (without time parked or waiting for our disk; also with HOP) and detail; the settler sets the
+     * rest. */
     struct pp_outcome outcome;
     /* True: the host confirmed the stored object (304), and outcome.object is empty. */
     bool not_modified;

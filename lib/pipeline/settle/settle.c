@@ -127,15 +127,10 @@ static const char *host_of(const struct pp_transfer *t)
     return t->hop_host[0] ? t->hop_host : t->task->domain;
 }
 
-/* A transfer counts once for a host: the leader lets tasks out to a half-open host, not requests.
- * So a redirect within the host must not look like a second task that has ended. */
+/* The claimer has counted the redirect to another host, if there was one. */
 static void learn_host(struct pp_settler *settler, const struct pp_transfer *t)
 {
-    bool left = t->hop_host[0] && strcmp(t->hop_host, t->task->domain) != 0;
-
     pp_hosts_answered(settler->o.hosts, host_of(t), t->outcome.code, t->outcome.ms);
-    if (left) /* the task's own host answered, with a redirect */
-        pp_hosts_redirected(settler->o.hosts, t->task->domain, t->outcome.ms);
     if (t->slowed)
         pp_hosts_slow(settler->o.hosts, host_of(t), t->retry_after_ms);
 }
