@@ -167,14 +167,6 @@ class Importer(Program):
             f.write("item,url,price\n")
             f.writelines(f"second-{i},{origin.url(f'h{i % 7}.example', f'/second{i}.jpg')},{i}\n" for i in range(ITEMS))
 
-    def batches(self):
-        """Returns the ids of the batches that the importer has noted."""
-        try:
-            with open(self.case.path("results.ndjson.state"), encoding="utf-8") as f:
-                return [b["id"] for b in json.load(f)["batches"].values()]
-        except FileNotFoundError:
-            return []
-
     def results(self):
         with open(self.case.path("results.ndjson"), encoding="utf-8") as f:
             return [json.loads(line) for line in f]
@@ -184,9 +176,13 @@ def submit(pool, origin, name):
     return pool.submit("42", [{"id": f"{name}-{i}", "photos": [origin.url(f"h{i % 7}.example", f"/{name}{i}.jpg")]} for i in range(ITEMS)])
 
 
+def batch_ids(pool):
+    return [b["batch_id"] for b in pool.page_all("/v1/batches?client=42", "batches", 1000)]
+
+
 def api_ids(pool):
     """Returns the ids of the results of all batches of client 42."""
-    return sorted(r["id"] for b in pool.page_all("/v1/batches?client=42", "batches", 1000) for r in pool.results(b["batch_id"]))
+    return sorted(r["id"] for batch in batch_ids(pool) for r in pool.results(batch))
 
 
 def gap_after_restart(pool):
@@ -212,9 +208,9 @@ def test_consumers(case):
         wait_until(lambda c=c: len(c.ids()) > ITEMS // 20, 30, f"{type(c).__name__} gets results")
         c.again()
     importer = Importer(case, pool, origin).start()
-    second = wait_until(importer.batches, 30, "the importer has sent a batch")
+    second = wait_until(lambda: [b for b in batch_ids(pool) if b != first], 30, "the importer has sent a batch")[0]
     importer.again()
-    wait_until(lambda: len(pool.results(second[0])) > 10, 30, "the importer's photos are being fetched")
+    wait_until(lambda: len(pool.results(second)) > 10, 30, "the importer's photos are being fetched")
     pool.kill()
     pool.start()
     same(importer.wait_exit(), 0, f"exit status of the importer: {importer.said()}")
