@@ -138,7 +138,7 @@ class Import:
             fcntl.flock(self.out, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise Failed(2, f"another importer writes {args.out}") from None
-        # batches: Idempotency-Key -> {id, rejected, after: cursor of the next page, end: at the end}
+        # batches: Idempotency-Key -> {id, rejected, after: cursor of the next page, end: the batch}
         self.state = {"server": server.url, "client": args.client, "batches": {}, "written": 0}
         if os.path.exists(self.path):
             with open(self.path, encoding="utf-8") as f:

@@ -371,7 +371,10 @@ static void on_number_checked(struct pp_hub_check *check, enum pp_err err)
     struct pp_call *call = s->call;
 
     if (err == PP_EINVAL)
-        pp_call_problem(call, PP_API_BAD_CURSOR, "after", "no event has this number yet");
+        pp_call_problem(call, PP_API_BAD_CURSOR, "after",
+                        check->newest > 0 ? "no event has this number yet, the newest is %llu"
+                                          : "no event has this number yet",
+                        (unsigned long long)check->newest);
     else if (err != PP_OK)
         pp_call_error(call, err, "reading events");
     else if (!pp_key_in_force(call->o->params, call->key_number)) /* a reload came after the head */

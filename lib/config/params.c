@@ -203,7 +203,7 @@ P(COUNT, "fetch.dns_cache", fetch.dns_cache, "10k", 1, 1e7, 0,
   "Names kept in the cache.")
 P(STRING, "fetch.ca_file", fetch.ca_file, "", 0, 4095, 0,
   "Certificates to trust (PEM); empty: the system's.")
-P(STRING, "fetch.user_agent", fetch.user_agent, "photopool/VERSION", 1, 256, LIVE,
+P(STRING, "fetch.user_agent", fetch.user_agent, "photopool/VERSION", 1, 256, 0,
   "User-Agent of requests. Add a page that says who you are: photopool/VERSION (+https://...).")
 
 P(COUNT, "photos.min_width", photos.min_width, "0", 0, 1e9, 0,
@@ -274,7 +274,7 @@ P(STRING, "kafka.brokers", kafka.brokers, "", 0, 2048, 0,
 P(STRING, "kafka.topic", kafka.topic, "photopool.results", 1, 249, 0,
   "The topic; the client is the key.")
 
-P(DURATION, "idempotency.retention", idempotency.retention_ms, "24h", HR(24), DAY(30), LIVE,
+P(DURATION, "idempotency.retention", idempotency.retention_ms, "24h", HR(24), DAY(30), 0,
   "How long the answer to an Idempotency-Key is kept.")
 
 P(DURATION, "results.retention", results.retention_ms, "30d", MIN(1), DAY(3650), LIVE,

@@ -188,6 +188,7 @@ static void on_end_read(void *data, enum pp_err err)
         pp_publish(hub->o.publisher, &check->nothing);
         return;
     }
+    check->newest = check->read.last;
     end_check(check, future ? PP_EINVAL : err);
 }
 
@@ -204,6 +205,7 @@ static void look_at_end(struct pp_hub_check *check)
 
 void pp_hub_check(struct pp_hub *hub, struct pp_hub_check *check)
 {
+    check->newest = hub->last;
     if (check->after >= PP_EVENT_SEQ_MAX || (hub->known && check->after <= hub->last)) {
         check->done(check, check->after >= PP_EVENT_SEQ_MAX ? PP_EINVAL : PP_OK);
         return;

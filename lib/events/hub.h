@@ -100,6 +100,7 @@ void pp_hub_stop(struct pp_hub *hub);
 struct pp_hub_check {
     uint64_t after;
     void (*done)(struct pp_hub_check *check, enum pp_err err);
+    uint64_t newest; /* in done(), with PP_EINVAL: the newest number; 0: not known */
     /* Only the hub uses the following fields. */
     struct pp_hub *hub;
     struct pp_ask ask;

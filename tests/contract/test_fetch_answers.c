@@ -33,6 +33,7 @@ struct answer {
     uint16_t code;
     int64_t retry_after_ms; /* expected Retry-After; 0: the test does not check it */
     enum drains drains;
+    const char *detail; /* a text that the detail must contain; NULL: the test does not check it */
 };
 
 #define BODY(n, text) "Content-Length: " #n "\r\n\r\n" text
@@ -64,8 +65,8 @@ static const struct answer answers[] = {
     {"no answer", "", PP_ORIGIN_CLOSE, PP_CODE_CONNECTION_LOST},
     /* These bodies are not photos; test_fetch_images.c tests the image types. */
     {"empty", OK TYPE_JPG NO_BODY, PP_ORIGIN_KEEP, PP_CODE_NOT_IMAGE},
-    {"HTML not found", OK "Content-Type: text/html\r\n" BODY(20, "<html>not found</htm"), PP_ORIGIN_KEEP,
-     PP_CODE_NOT_IMAGE},
+    {"HTML not found", OK "Content-Type: text/html\r\n" BODY(20, "<html>not\nfound</htm"), PP_ORIGIN_KEEP,
+     PP_CODE_NOT_IMAGE, .detail = " sent what is not a photo: it begins with `<html>not.found</htm`"},
     {"a page that never ends", OK TYPE_JPG BODY(99999, "<html>"), PP_ORIGIN_HANG, PP_CODE_NOT_IMAGE},
     /* The reported Retry-After is at most 1 h, and -1 if there is none that counts. */
     {"Retry-After huge", "HTTP/1.1 503 No\r\nRetry-After: 99999999\r\n" NO_BODY, PP_ORIGIN_KEEP, 503,
@@ -148,6 +149,8 @@ static void check_answer(struct fetch_kit *k, size_t i)
     run_expect(&g, a->name, a->code);
     assert_int_equal(g.sents, 1);
     assert_int_equal(g.hops, 0);
+    if (a->detail && !strstr(g.t.detail, a->detail))
+        fail_msg("%s: %s", a->name, g.t.detail);
     if (a->retry_after_ms != 0)
         assert_int_equal(g.t.retry_after_ms, a->retry_after_ms);
     assert_int_equal(g.t.slowed, a->code == 429 || a->code == 503);

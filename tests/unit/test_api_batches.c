@@ -172,6 +172,15 @@ static void a_key_makes_one_batch(void **state)
     t->key = "k-1";
     assert_int_equal(api_ask(t, PP_POST, "/v1/batches", TWO), 422);
     assert_string_equal(api_code(t), "idempotency_mismatch");
+    /* also if no item of the other body is accepted; such a body alone does not take the key */
+    t->key = "k-1";
+    assert_int_equal(api_ask(t, PP_POST, "/v1/batches", "{\"client\":\"42\",\"items\":[{}]}"), 422);
+    assert_string_equal(api_code(t), "idempotency_mismatch");
+    for (int i = 0; i < 2; i++) {
+        t->key = "k-2";
+        assert_int_equal(api_ask(t, PP_POST, "/v1/batches", i ? TWO : "{\"client\":\"42\",\"items\":[{}]}"),
+                         i ? 202 : 422);
+    }
     /* clients do not share keys: when another client sends the same text, it is a new key */
     t->key = "k-1";
     assert_int_equal(

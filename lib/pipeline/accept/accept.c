@@ -176,6 +176,12 @@ static void note_full(struct pp_acceptor *acceptor, bool full)
     pp_publish_ops(acceptor->o.publisher, "photopool.queue.high_water", data, (size_t)n);
 }
 
+static void refuse_without_items(struct pp_acceptor_post *post)
+{
+    refuse_post(post, PP_API_ALL_REJECTED,
+                post->parsed.n_rejected ? "no item was accepted" : "the batch has no items");
+}
+
 static void on_appended(struct pp_req *req)
 {
     struct pp_acceptor_post *post = req->data;
@@ -185,6 +191,10 @@ static void on_appended(struct pp_req *req)
         note_full(post->acceptor, req->err == PP_EFULL);
     switch (req->err) {
     case PP_OK:
+        if (post->append.only_key && !post->replay) {
+            refuse_without_items(post);
+            return;
+        }
         post->answer = post->answer_buf.p;
         post->answer_n = post->answer_buf.n;
         finish_post(post, post->append.only_key ? PP_POST_NOTHING : PP_POST_ACCEPTED);
@@ -278,7 +288,8 @@ static void reserve_and_append(struct pp_acceptor *acceptor, struct pp_acceptor_
         fail_post(post, err);
 }
 
-/* Appends the parsed entry to the ingest queue, or refuses the post. */
+/* Appends the parsed entry to the ingest queue, or refuses the post. A post without items appends
+ * nothing, but its key may belong to another body, and then it is refused for that. */
 static void judge_entry(struct pp_acceptor *acceptor, struct pp_acceptor_post *post)
 {
     const struct pp_batch_parsed *b = &post->parsed;
@@ -289,9 +300,8 @@ static void judge_entry(struct pp_acceptor *acceptor, struct pp_acceptor_post *p
         fail_post(post, post->err);
     else if (post->only_client && strcmp(post->only_client, b->client) != 0)
         refuse_post(post, PP_API_NOT_FOUND, "there is no such client for this key");
-    else if (b->n_items == 0 && !(post->replay && post->key))
-        refuse_post(post, PP_API_ALL_REJECTED,
-                    b->n_rejected ? "no item was accepted" : "the batch has no items");
+    else if (b->n_items == 0 && !post->key)
+        refuse_without_items(post);
     else
         reserve_and_append(acceptor, post);
 }

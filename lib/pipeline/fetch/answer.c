@@ -96,6 +96,7 @@ static enum pp_flow start_photo(struct fetch_run *r)
         return stop_with(r, PP_CODE_TOO_LARGE);
     pp_assert(!r->body, "a second body of one answer");
     pp_sniff_init(&r->sniff, p->max_pixels);
+    r->begins[0] = '\0';
     if (!r->x.framed) /* a connection that breaks looks like the end of the body */
         pp_sniff_watch_end(&r->sniff);
     r->body = pp_body_open(r->runner->o.keep, &body_events, r);
@@ -124,6 +125,16 @@ static enum pp_flow on_head(struct pp_exchange *x)
 
 /* --- judging the body --- */
 
+/* Notes how a body begins that is not an image, for the reader of the detail. */
+static void note_begin(struct fetch_run *r, const uint8_t *p, size_t n)
+{
+    size_t i, max = sizeof(r->begins) - 1;
+
+    for (i = 0; i < n && i < max; i++)
+        r->begins[i] = p[i] >= ' ' && p[i] <= '~' && p[i] != '`' ? (char)p[i] : '.';
+    r->begins[i] = '\0';
+}
+
 static enum pp_flow on_body(struct pp_exchange *x, const void *p, size_t n)
 {
     struct fetch_run *r = run_of(x);
@@ -150,6 +161,8 @@ static enum pp_flow on_body(struct pp_exchange *x, const void *p, size_t n)
     if (pp_sniff_feed(&r->sniff, p, n) != PP_SNIFF_REFUSED)
         return PP_FLOW_GO;
     r->code = r->sniff.code;
+    if (r->code == PP_CODE_NOT_IMAGE && r->bytes == n) /* the first piece */
+        note_begin(r, p, n);
     return PP_FLOW_STOP;
 }
 
@@ -208,6 +221,8 @@ static void judge_stopped(struct fetch_run *r)
         fail_status(r, r->code);
     else if (r->code == PP_CODE_INTERNAL)
         run_hand_back(r, r->ours, "no memory or disk for the photo");
+    else if (r->code == PP_CODE_NOT_IMAGE && r->begins[0])
+        run_fail(r, r->code, "%.80s sent what is not a photo: it begins with `%s`", r->url.host, r->begins);
     else
         run_fail(r, r->code, "%.80s: %s", r->url.host, pp_code_text(r->code));
 }

@@ -67,6 +67,7 @@ struct fetch_run {
     struct sockaddr_storage addrs[PP_EXCHANGE_ADDRS];
     struct pp_url url;
     struct pp_sniff sniff;
+    char begins[25]; /* If the body is not an image: how it begins, in printable ASCII; "": not known. */
     const char *headers[PP_CLIENT_HEADERS_MAX + 1];
 };
 
