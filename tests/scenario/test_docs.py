@@ -98,8 +98,8 @@ def blocks(page):
 
 
 def plain(text):
-    """Returns the lines of an output without what differs from run to run. Of a line that was written
-    over (a progress bar) the last state remains.
+    """Returns the lines of an output without what differs from run to run. Of a line that was
+    written over (a progress bar) the last state remains.
     """
     lines = []
     for line in text.split("\n"):
@@ -141,7 +141,8 @@ class Session(Process):
         self.url = f"http://127.0.0.1:{ports['8080']}"
         self.env = {**os.environ, "HOME": self.home, "TERM": "xterm", "PHOTOPOOL_SERVER": self.url,
                     "PHOTOPOOL_HTTP_LISTEN": f"127.0.0.1:{ports['8080']}", "PHOTOPOOL_BLOBS_MIN_FREE": "0",
-                    # no time limit that a slow machine could exceed: it would change the numbers of attempts
+                    # No time limit that a slow machine could exceed: it would change the numbers of
+                    # attempts.
                     "PHOTOPOOL_FETCH_TIERS": "[{timeout: 5m}, {timeout: 10m}]"}
         self.env.pop("NO_COLOR", None)
         self.shells = []
