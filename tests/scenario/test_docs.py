@@ -229,6 +229,7 @@ class Session(Process):
         same(run.returncode, 0, f"{block.place}: {run.stdout.decode()}")
 
     def play(self, before):
+        began = time.monotonic()
         try:
             for block in before + blocks(self.page):
                 if block.language == "sh" and (block.page, block.lines[0]) not in NOT_RUN:
@@ -239,6 +240,7 @@ class Session(Process):
                     json.loads(block.text)
             if self.page == "docs/operators.md":
                 same(self.get("/v1/clients/42")["rpm"], 1200, "the rate of client 42, after the restore")
+            print(f"{self.page}: {time.monotonic() - began:.1f} s", flush=True)
         except Exception as e:  # pylint: disable=broad-except
             self.failed = e
 
