@@ -37,7 +37,8 @@ SOURCE = os.environ.get("PP_SOURCE") or os.path.dirname(os.path.dirname(os.path.
 NOT_RUN = {
     (None, "make"): "the program under test is built",
     (None, "scripts/build build origin"): "the photo host is built",
-    ("README.md", "make demo"): "installs packages; test_fleet_script.py and the demo itself test its parts",
+    ("README.md", "make demo"): "installs packages, and takes two minutes",
+    ("docs/adding.md", "make            # build/photopool"): "the tests run beside this one",
     ("docs/consumers.md", "photopool webhooks test shop"): "needs an endpoint; test_webhooks.py has one",
     ("docs/operators.md", "photopool bench --seconds 1 --dir ."): "test_doctor.py runs it",
     ("docs/operators.md", "make fleet     # on this machine: MongoDB, Redis, 1 api, 1 ingest, 3 workers, 1 cron and deliver; until Ctrl-C"):
