@@ -133,7 +133,8 @@ class Session(Process):
     def __init__(self, case, page, ports):
         super().__init__(case, os.path.basename(page), "bash")
         self.page, self.ports = page, ports  # ports: {the port of the page: the port here}
-        self.home, self.state = case.name("home"), case.name("state")
+        self.folder, self.n = case.name("session"), 0
+        self.home, self.state = os.path.join(self.folder, "home"), os.path.join(self.folder, "state")
         os.makedirs(os.path.join(self.home, "build", "loadtest"))
         os.symlink(os.path.abspath(PHOTOPOOL), os.path.join(self.home, "build", "photopool"))
         os.symlink(os.path.abspath(ORIGIN), os.path.join(self.home, "build", "loadtest", "origin"))
@@ -146,8 +147,16 @@ class Session(Process):
                     # attempts.
                     "PHOTOPOOL_FETCH_TIERS": "[{timeout: 5m}, {timeout: 10m}]"}
         self.env.pop("NO_COLOR", None)
-        self.shells = []
+        self.shells = []  # those that may have processes; `has_more`: in the background
         self.failed = None
+
+    def file(self, stem, text):
+        """Writes a file of the session and returns its path. (Case.name() is not for threads.)"""
+        self.n += 1
+        path = os.path.join(self.folder, f"{self.n:02}-{stem}")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text)
+        return path
 
     def here(self, text):
         return re.sub(r"\b(8080|9000)\b", lambda m: self.ports[m.group(1)], text)
@@ -159,10 +168,8 @@ class Session(Process):
 
     def shell(self, commands):
         """Starts commands on a terminal. Returns the process and a function that returns its output."""
-        script = self.case.name("block.sh")
-        with open(script, "w", encoding="utf-8") as f:
-            f.write(f"set -a -e -o pipefail\n. '{self.state}'\n"
-                    f"trap 'pp_status=$?; export -p > {self.state}; printf \"\\n@end %s@\\n\" $pp_status' EXIT\n{commands}\n")
+        script = self.file("block.sh", f"set -a -e -o pipefail\n. '{self.state}'\n"
+                           f"trap 'pp_status=$?; export -p > {self.state}; printf \"\\n@end %s@\\n\" $pp_status' EXIT\n{commands}\n")
         master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 200, 0, 0))
         process = subprocess.Popen(["bash", script], stdin=subprocess.DEVNULL, stdout=slave, stderr=slave, cwd=self.home, env=self.env,
@@ -191,6 +198,7 @@ class Session(Process):
         if not lines:
             return
         process, output = self.shell(self.here("\n".join(lines)))
+        process.has_more = any(line.endswith("&") for line in lines)
         if SERVER.match(lines[-1]):
             wait_until(lambda: self.ready() or process.poll() is not None, 20, f"{block.place}: the server is ready")
             check(process.poll() is None, f"{block.place}: the server has ended: {output()[-2000:]}")
@@ -200,6 +208,7 @@ class Session(Process):
             wait_until(lambda: missing(shown, plain(self.on_page(output()))) is None, 20, lambda: f"{block.shown.place}: {output()[-2000:]}")
             os.killpg(process.pid, signal.SIGINT)
             process.wait(20 * SLOW)
+            self.shells.remove(process)
             return
         end = wait_until(lambda: re.search(r"\n@end (\d+)@", output()), 30, lambda: f"{block.place} ends: {output()[-2000:]}")
         printed = self.on_page(output()[:end.start()])
@@ -209,6 +218,9 @@ class Session(Process):
         if shown:
             line = missing(plain(shown), plain(printed))
             check(line is None, f"{block.shown.place}: not printed: {line!r}; printed was:\n{printed[-3000:]}")
+        if not process.has_more:
+            process.wait(20 * SLOW)
+            self.shells.remove(process)
 
     def ready(self):
         try:
@@ -222,9 +234,7 @@ class Session(Process):
             return json.loads(answer.read())
 
     def config(self, block):
-        file = self.case.name("photopool.yaml")
-        with open(file, "w", encoding="utf-8") as f:
-            f.write(block.text + "\n")
+        file = self.file("photopool.yaml", block.text + "\n")
         run = subprocess.run([PHOTOPOOL, "config", "--check", "--config", file], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
                              env={k: v for k, v in self.env.items() if not k.startswith("PHOTOPOOL_")})
         same(run.returncode, 0, f"{block.place}: {run.stdout.decode()}")
@@ -241,7 +251,7 @@ class Session(Process):
                     json.loads(block.text)
             if self.page == "docs/operators.md":
                 same(self.get("/v1/clients/42")["rpm"], 1200, "the rate of client 42, after the restore")
-            print(f"{self.page}: {time.monotonic() - began:.1f} s", flush=True)
+            print(f"{self.page}: {time.monotonic() - began:.1f} s\n", end="", flush=True)
         except Exception as e:  # pylint: disable=broad-except
             self.failed = e
 
@@ -252,10 +262,11 @@ class Session(Process):
         """Ends all processes of the page, also those in the background."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             for shell in self.shells:
-                try:
-                    os.killpg(shell.pid, number)
-                except ProcessLookupError:
-                    pass
+                if shell.poll() is None or shell.has_more:
+                    try:
+                        os.killpg(shell.pid, number)
+                    except ProcessLookupError:
+                        pass
             end = time.monotonic() + 10
             while self.running() and time.monotonic() < end:
                 time.sleep(0.02)
