@@ -328,8 +328,9 @@ static bool could_take(const struct sim_common *c, const struct photo *p)
            quiet_since(c, u->told_claimed_ms);
 }
 
-/* Returns true if an owner may look at at_ms as if it had finished: a task that has told an outcome,
- * and has followed for so long since that it may fetch instead. Its request may arrive later. */
+/* Returns true if an owner may look at at_ms as if it had finished: a task that has told an
+ * outcome, and has followed for so long since that it may fetch instead. Its request may arrive
+ * later. */
 static bool may_look_finished(const struct sim_common *c, const struct photo *p, int64_t at_ms)
 {
     for (const struct photo *o = c->photos; o; o = o->hh.next)

@@ -26,9 +26,9 @@ static void page_of(struct pp_mg_thread *t, const char *batch, uint64_t after, s
         pp_mg_seq_end(t, &p->end);
 }
 
-/* Returns the numbers of codes and classes, and their number in *list_n; NULL: there are none, or no
- * memory. (A range would be found in two photos of an item, one above its first code and one below
- * its last.) */
+/* Returns the codes, with all codes of classes, and their number in *list_n; NULL: there are none,
+ * or no memory. (A range would be found in two photos of an item, one above its first code and one
+ * below its last.) */
 static int64_t *code_list(struct pp_mg_thread *t, const uint16_t *codes, size_t n, size_t *list_n)
 {
     size_t room = 0;
