@@ -265,8 +265,16 @@ static enum pp_err open_amqp(struct pp_pipeline *p, const struct pp_config *c, s
 static enum pp_err open_kafka(struct pp_pipeline *p, const struct pp_config *c, struct pp_result_sink **out,
                               char error[PP_SINK_ERROR_MAX])
 {
-    const struct pp_kafka_options o = {.brokers = c->kafka.brokers, .topic = c->kafka.topic, .log = p->log};
-    return c->kafka.brokers[0] ? pp_kafka_sink_open(p->loop, &o, out, error) : PP_OK;
+    if (!c->kafka.brokers[0])
+        return PP_OK;
+    const char **properties = pp_wire_kafka_properties(c);
+    const struct pp_kafka_options o = {
+        .brokers = c->kafka.brokers, .topic = c->kafka.topic, .properties = properties, .log = p->log};
+    enum pp_err err = properties ? pp_kafka_sink_open(p->loop, &o, out, error) : PP_ENOMEM;
+    if (!properties)
+        snprintf(error, PP_SINK_ERROR_MAX, "%s", pp_err_text(err));
+    free(properties);
+    return err;
 }
 
 /* The brokers that can receive results. Each function opens its sink; if the configuration has no

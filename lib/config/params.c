@@ -30,6 +30,7 @@
 #define C_DURATIONS_OR_ALL struct pp_config_durations
 #define C_TIERS            struct pp_config_tiers
 #define C_KEYS             struct pp_config_keys
+#define C_PROPERTIES       struct pp_config_properties
 
 #define FIELD(path)   __typeof__(((struct pp_config *)0)->path)
 #define FITS(path, t) __builtin_types_compatible_p(FIELD(path), C_##t)
@@ -273,6 +274,9 @@ P(STRING, "kafka.brokers", kafka.brokers, "", 0, 2048, 0,
   "HOST[:PORT], by commas, of the cluster that gets every result; empty: none.")
 P(STRING, "kafka.topic", kafka.topic, "photopool.results", 1, 249, 0,
   "The topic; the client is the key.")
+P(PROPERTIES, "kafka.properties", kafka.properties, "{}", 0, 0, SECRET,
+  "Properties of librdkafka for the producer, such as SASL and TLS. Those that photopool sets itself (acks, ...) are refused. "
+  "Passwords, keys and tokens are shown as ***.")
 
 P(DURATION, "idempotency.retention", idempotency.retention_ms, "24h", HR(24), DAY(30), LIVE,
   "How long the answer to an Idempotency-Key is kept.")
