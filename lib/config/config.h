@@ -151,7 +151,7 @@ struct pp_config {
         const char *url;
     } store;
     struct {
-        const char *url; /* "local:" or "redis://..."; may contain a password */
+        const char *url; /* "local:" or a URL of Redis; may contain a password */
     } coordinator;
     struct {
         const char *url; /* "file:PATH" or "s3://bucket?..."; may contain a password */

@@ -12,16 +12,28 @@
 #include <hiredis/hiredis.h>
 
 #include "adapter/redis/redis_conn.h"
+#include "adapter/redis/redis_look.h"
 #include "base/list.h"
 #include "base/text.h"
 
+struct ssl_ctx_st; /* SSL_CTX and SSL of openssl/ssl.h */
+struct ssl_st;
+
+#define PP_REDIS_URL_FORM                             \
+    "redis://[[USER]:PASSWORD@]HOST[:PORT][/DB], or " \
+    "rediss://... for TLS, with ?ca=FILE&cert=FILE&key=FILE"
 #define PP_REDIS_HOST_MAX 256
+#define PP_REDIS_FILE_MAX 1024
 
 struct pp_redis_address {
     char host[PP_REDIS_HOST_MAX];
     char user[PP_REDIS_HOST_MAX], password[1024]; /* "": no user, or no password */
     uint16_t port;
     uint32_t db;
+    /* rediss://: PEM files with the certificates to trust ("": the system's), and with our own
+     * certificate and its key ("": none). */
+    bool tls;
+    char ca[PP_REDIS_FILE_MAX], cert[PP_REDIS_FILE_MAX], key[PP_REDIS_FILE_MAX];
 };
 
 /* Parses a URL of Redis. Returns PP_EINVAL if it is not valid. */
@@ -30,12 +42,41 @@ pp_must_check enum pp_err pp_redis_parse_url(const char *url, struct pp_redis_ad
  * its value. Returns false if the text is not valid. */
 bool pp_redis_parse_host_port(const char *text, char host[PP_REDIS_HOST_MAX], uint16_t *port);
 
+/* --- redis_tls.c --- */
+
+/* Makes the context of OpenSSL that all connections to the address share. Returns PP_EINVAL if a
+ * file can't be used, with the reason in `why`, or PP_ENOMEM. */
+pp_must_check enum pp_err pp_redis_tls_open(const struct pp_redis_address *a, struct ssl_ctx_st **out,
+                                            char why[PP_REDIS_WHY_MAX]);
+/* Frees a context, which may be NULL. */
+void pp_redis_tls_close(struct ssl_ctx_st *tls);
+/* Makes TLS for a connected socket, which the caller still owns. The handshake will check that the
+ * certificate is for `host`. Returns NULL when out of memory. */
+struct ssl_st *pp_redis_tls_new(struct ssl_ctx_st *tls, const char *host, int fd);
+/* Forgets earlier errors. Called before each operation of OpenSSL. */
+void pp_redis_tls_begin(void);
+/* Writes why an operation has failed. */
+void pp_redis_tls_why(const struct ssl_st *ssl, char *why, size_t n);
+
+/* --- redis_poll.c --- */
+
+/* Makes the loop poll the socket of a new context. Returns false when out of memory. */
+pp_must_check bool pp_redis_attach(struct redisAsyncContext *ac, struct pp_loop *loop);
+/* Begins TLS on a context that has connected, and that nothing was sent on. Calls on_secured once
+ * when the handshake is over, which then may send commands; a failed handshake drops the line.
+ * Returns false when out of memory or descriptors. */
+pp_must_check bool pp_redis_secure(struct redisAsyncContext *ac, struct ssl_ctx_st *tls, const char *host,
+                                   void (*on_secured)(struct redisAsyncContext *ac));
+/* Frees a context that belongs to no line any more. If `flush`, first writes as many bytes as the
+ * socket takes without blocking. */
+void pp_redis_finish(struct redisAsyncContext *ac, bool flush);
+
 /* --- redis_line.c --- */
 
 enum pp_redis_line_state {
     PP_LINE_RESTING, /* the line waits for the next attempt to connect */
     PP_LINE_RESOLVING,
-    PP_LINE_CONNECTING,
+    PP_LINE_CONNECTING, /* the TLS handshake is part of it */
     PP_LINE_GREETING,
     PP_LINE_UP
 };
@@ -92,6 +133,7 @@ struct pp_redis {
     struct pp_loop *loop;
     struct pp_log *log;
     struct pp_redis_address home;
+    struct ssl_ctx_st *tls; /* NULL: without TLS */
     int64_t timeout_ms;
     void (*on_state)(void *data, bool up);
     void *data;

@@ -25,119 +25,6 @@ struct pp_redis_lookup {
     struct pp_redis_line *line; /* the line that waits for the look-up; NULL: the look-up was cancelled */
 };
 
-/* --- polls hiredis' sockets on the loop; hiredis/adapters/libuv.h would ignore errors --- */
-
-struct redis_poll {
-    uv_poll_t uv;
-    struct redisAsyncContext *ac; /* NULL after hiredis has freed the context */
-    int events;
-};
-
-static void on_event(uv_poll_t *uv, int status, int events);
-
-static void watch(struct redis_poll *p, int events)
-{
-    p->events = events;
-    if (events)
-        uv_poll_start(&p->uv, events, on_event); /* uv_poll_start() fails only while the handle closes */
-    else
-        uv_poll_stop(&p->uv);
-}
-
-static void on_event(uv_poll_t *uv, int status, int events)
-{
-    struct redis_poll *p = uv->data;
-
-    pp_assert(p->ac, "a socket without a context is polled");
-    if (status < 0)
-        events = UV_READABLE | UV_WRITABLE; /* hiredis learns of the error when it reads */
-    struct pp_redis_line *l = p->ac->data;
-    if (l && (events & UV_READABLE))
-        l->heard_at = pp_loop_now(l->r->loop);
-    if (events & UV_READABLE)
-        redisAsyncHandleRead(p->ac);
-    if (p->ac && (events & UV_WRITABLE))
-        redisAsyncHandleWrite(p->ac);
-    if (p->ac && status < 0)
-        watch(p, p->events); /* polls again, because libuv stops after an error */
-}
-
-/* Adds and removes polled events, as hiredis asks. */
-static void change(void *data, int add, int remove)
-{
-    struct redis_poll *p = data;
-    int events = (p->events | add) & ~remove;
-    if (events != p->events)
-        watch(p, events);
-}
-
-static void add_read(void *data)
-{
-    change(data, UV_READABLE, 0);
-}
-
-static void del_read(void *data)
-{
-    change(data, 0, UV_READABLE);
-}
-
-static void add_write(void *data)
-{
-    change(data, UV_WRITABLE, 0);
-}
-
-static void del_write(void *data)
-{
-    change(data, 0, UV_WRITABLE);
-}
-
-static void on_closed(uv_handle_t *h)
-{
-    free(h->data);
-}
-
-/* Stops polling. hiredis makes no later call for this context; the socket is still open. */
-static void cleanup(void *data)
-{
-    struct redis_poll *p = data;
-    struct redisAsyncContext *ac = p->ac;
-    p->ac = NULL;
-    uv_close((uv_handle_t *)&p->uv, on_closed);
-    pp_redis_line_gone(ac);
-}
-
-/* Makes the loop poll the socket of a new context. Returns false when out of memory. */
-static bool attach(struct redisAsyncContext *ac, struct pp_loop *loop)
-{
-    struct redis_poll *p = calloc(1, sizeof *p);
-    if (!p)
-        return false;
-    if (uv_poll_init(pp_loop_uv(loop), &p->uv, ac->c.fd) != 0) {
-        free(p);
-        return false;
-    }
-    p->uv.data = p;
-    p->ac = ac;
-    ac->ev.addRead = add_read;
-    ac->ev.delRead = del_read;
-    ac->ev.addWrite = add_write;
-    ac->ev.delWrite = del_write;
-    ac->ev.cleanup = cleanup;
-    ac->ev.data = p;
-    return true;
-}
-
-/* Frees a context that belongs to no line any more. If `flush`, first writes as many bytes as the
- * socket takes without blocking. */
-static void finish(struct redisAsyncContext *ac, bool flush)
-{
-    struct redis_poll *p = ac->ev.data;
-    if (flush && (ac->c.flags & REDIS_CONNECTED) && !(ac->c.flags & REDIS_IN_CALLBACK))
-        redisAsyncHandleWrite(ac); /* frees the context if the connection is lost */
-    if (p->ac)
-        redisAsyncFree(ac);
-}
-
 /* --- ending a connection --- */
 
 static int64_t pause_ms(struct pp_redis_line *l)
@@ -209,7 +96,7 @@ void pp_redis_line_drop(struct pp_redis_line *l, const char *why)
     struct redisAsyncContext *ac = detach(l);
     rest(l, why);
     if (ac)
-        finish(ac, false);
+        pp_redis_finish(ac, false);
 }
 
 void pp_redis_line_gone(struct redisAsyncContext *ac)
@@ -238,7 +125,7 @@ void pp_redis_line_move(struct pp_redis_line *l, const char *host, uint16_t port
     pp_timer_start(l->timer, host ? 0 : pause_ms(l), 0);
     l->on_down(l->r, true);
     if (ac)
-        finish(ac, false);
+        pp_redis_finish(ac, false);
 }
 
 /* --- greeting --- */
@@ -304,12 +191,23 @@ static void greet(struct pp_redis_line *l)
 
 /* --- connecting --- */
 
+static void on_secured(struct redisAsyncContext *ac)
+{
+    struct pp_redis_line *l = ac->data;
+    if (l)
+        greet(l);
+}
+
 static void on_connected(const struct redisAsyncContext *ac, int status)
 {
     struct pp_redis_line *l = ac->data;
-    if (l && status == REDIS_OK)
-        greet(l);
     /* on failure hiredis calls pp_redis_line_gone() later */
+    if (!l || status != REDIS_OK)
+        return;
+    if (!l->r->tls)
+        greet(l);
+    else if (!pp_redis_secure(l->ac, l->r->tls, l->host, on_secured))
+        pp_redis_line_drop(l, "out of memory or descriptors");
 }
 
 static void connect_to(struct pp_redis_line *l, const char *ip)
@@ -317,7 +215,7 @@ static void connect_to(struct pp_redis_line *l, const char *ip)
     pp_assert(!l->ac, "a line connects twice");
     l->state = PP_LINE_CONNECTING;
     struct redisAsyncContext *ac = redisAsyncConnect(ip, l->port);
-    if (!ac || ac->err || !attach(ac, l->r->loop)) {
+    if (!ac || ac->err || !pp_redis_attach(ac, l->r->loop)) {
         char why[160];
         snprintf(why, sizeof why, "%s", ac && ac->err && ac->errstr ? ac->errstr : "out of memory");
         if (ac)
@@ -419,5 +317,5 @@ void pp_redis_line_fini(struct pp_redis_line *l)
     pp_timer_close(l->timer);
     l->timer = NULL;
     if (ac)
-        finish(ac, true);
+        pp_redis_finish(ac, true);
 }
