@@ -187,6 +187,7 @@ static bool is_own(const char *name)
 static enum pp_err set_given(struct pp_kafka *s, const char *const *p, char error[PP_SINK_ERROR_MAX])
 {
     for (; p && *p; p += 2) {
+        pp_assert(p[1], "a property without a value");
         if (is_own(p[0])) {
             snprintf(error, PP_SINK_ERROR_MAX,
                      "photopool sets the property %s itself, so that no result is lost; remove it from "

@@ -21,6 +21,10 @@
  * ASK, TRYAGAIN, CLUSTERDOWN, LOADING, READONLY are refusals (PP_EIO); after the last two the
  * connection looks up the host's name again.
  *
+ * Sentinel: a connection that is lost, or gets READONLY or LOADING, asks the sentinels again. ROLE
+ * must say that the server is a master. The connection of subscriptions follows the one of calls. A
+ * fail-over of Redis loses the writes that its replica had not got yet.
+ *
  * All functions and callbacks run on the thread of one loop. hiredis writes to sockets, so the
  * process must ignore SIGPIPE. */
 #ifndef PP_ADAPTER_REDIS_CONN_H
@@ -42,7 +46,10 @@ struct pp_redis_options {
     /* redis://[[user]:password@]host[:port][/db], percent-encoded where needed; copied. rediss: the
      * same by TLS 1.2 or later, which checks the server's certificate and its name; may end in
      * ?ca=FILE (PEM: who may have signed the certificate; without it the system's) and
-     * ?cert=FILE&key=FILE (PEM: our own). The files are read once. */
+     * ?cert=FILE&key=FILE (PEM: our own). The files are read once.
+     * redis+sentinel://[[user]:password@]host[:port],.../name[/db]: the hosts are sentinels, which
+     * are asked for the master `name` at each attempt to connect. The login is the server's;
+     * sentinels may have the same one, or none. */
     const char *url;
     struct pp_log *log;   /* may be NULL */
     int64_t timeout_ms;   /* longest wait for an answer, in ms; 0: 5 s */

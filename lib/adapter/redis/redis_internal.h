@@ -19,11 +19,18 @@
 struct ssl_ctx_st; /* SSL_CTX and SSL of openssl/ssl.h */
 struct ssl_st;
 
-#define PP_REDIS_URL_FORM                             \
-    "redis://[[USER]:PASSWORD@]HOST[:PORT][/DB], or " \
+#define PP_REDIS_URL_FORM                                               \
+    "redis://[[USER]:PASSWORD@]HOST[:PORT][/DB], or "                   \
+    "redis+sentinel://[[USER]:PASSWORD@]HOST[:PORT],.../NAME[/DB], or " \
     "rediss://... for TLS, with ?ca=FILE&cert=FILE&key=FILE"
-#define PP_REDIS_HOST_MAX 256
-#define PP_REDIS_FILE_MAX 1024
+#define PP_REDIS_HOST_MAX  256
+#define PP_REDIS_FILE_MAX  1024
+#define PP_REDIS_SENTINELS 16
+
+struct pp_redis_place {
+    char host[PP_REDIS_HOST_MAX];
+    uint16_t port;
+};
 
 struct pp_redis_address {
     char host[PP_REDIS_HOST_MAX];
@@ -34,6 +41,10 @@ struct pp_redis_address {
      * certificate and its key ("": none). */
     bool tls;
     char ca[PP_REDIS_FILE_MAX], cert[PP_REDIS_FILE_MAX], key[PP_REDIS_FILE_MAX];
+    /* redis+sentinel://: who knows where the master is, and its name. host is "" then. */
+    size_t n_sentinels; /* 0: the host is the server */
+    struct pp_redis_place sentinels[PP_REDIS_SENTINELS];
+    char master[PP_REDIS_HOST_MAX];
 };
 
 /* Parses a URL of Redis. Returns PP_EINVAL if it is not valid. */
@@ -89,8 +100,13 @@ struct pp_redis_line {
     void (*on_up)(struct pp_redis *r);
     void (*on_down)(struct pp_redis *r, bool was_up);
 
-    char host[PP_REDIS_HOST_MAX]; /* the host of r->home, or of the node that MOVED named */
+    /* The host of r->home, or of the node that MOVED named. With sentinels: of the one that the
+     * line asks, or of the master that it named. */
+    char host[PP_REDIS_HOST_MAX];
     uint16_t port;
+    bool asking;       /* the attempt talks to a sentinel, and then to the master that it names */
+    unsigned sentinel; /* number of the sentinel that the line asks, or asked last */
+    unsigned failed;   /* number of sentinels of this attempt that named no master */
     enum pp_redis_line_state state;
     bool hope;      /* no attempt has failed since the line was last up, so calls wait for the next attempt */
     unsigned tries; /* number of attempts that have failed in a row */
@@ -114,9 +130,20 @@ void pp_redis_line_drop(struct pp_redis_line *l, const char *why);
 /* Ends the connection, calls on_down, and connects at once to another host. If `host` is NULL,
  * connects after a pause to the host of the URL. */
 void pp_redis_line_move(struct pp_redis_line *l, const char *host, uint16_t port);
+/* Goes on with the attempt: a sentinel has named the master. */
+void pp_redis_line_found(struct pp_redis_line *l, const char *host, uint16_t port);
 /* Handles the end of a connection: hiredis is about to free the context. hiredis tells this by a
  * callback without a reply. */
 void pp_redis_line_gone(struct redisAsyncContext *ac);
+
+/* --- redis_sentinel.c --- */
+
+/* Asks the sentinel that the line is connected to for the master. The answer calls
+ * pp_redis_line_found(), or drops the line. Returns false when out of memory. */
+pp_must_check bool pp_redis_sentinel_ask(struct pp_redis_line *l);
+/* Returns NULL if the answer to ROLE is a master's, else the reason not to use the server, written
+ * to `why`. */
+const char *pp_redis_not_master(const struct redisReply *role, char why[160]);
 
 /* --- a connection --- */
 

@@ -173,7 +173,7 @@ enum pp_err pp_redis_look(struct pp_loop *loop, const char *url, int64_t timeout
     if (timer)
         pp_timer_start(timer, timeout_ms, 0);
     err = timer ? converse(loop, r, &look) : PP_ENOMEM;
-    snprintf(why, PP_REDIS_WHY_MAX, "%s:%u: %s", r->home.host, r->home.port,
+    snprintf(why, PP_REDIS_WHY_MAX, "%s:%u: %s", r->line.host, r->line.port,
              look.refusal[0]      ? look.refusal
              : r->line.why[0]     ? r->line.why
              : err != PP_ETIMEOUT ? pp_err_text(err)

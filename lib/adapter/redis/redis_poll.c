@@ -1,11 +1,11 @@
 /* redis_poll.c: polls the sockets of hiredis' contexts on the loop, with or without TLS.
  * (hiredis/adapters/libuv.h would ignore errors.)
  *
- * TLS. hiredis 0.14 has none, and reads and writes a descriptor. So once hiredis has connected, this
- * file takes the socket away, and leaves hiredis an eventfd that never has anything to read. OpenSSL
- * reads the socket: the plain bytes are fed to hiredis' reader, and a read of the eventfd makes
- * hiredis run its callbacks. In the other direction OpenSSL writes the bytes of hiredis' output
- * buffer. hiredis closes the eventfd; this file closes the socket. */
+ * TLS. hiredis 0.14 has none, and reads and writes a descriptor. So once hiredis has connected,
+ * this file takes the socket away, and leaves hiredis an eventfd that never has anything to read.
+ * OpenSSL reads the socket: the plain bytes are fed to hiredis' reader, and a read of the eventfd
+ * makes hiredis run its callbacks. In the other direction OpenSSL writes the bytes of hiredis'
+ * output buffer. hiredis closes the eventfd; this file closes the socket. */
 #include <errno.h>
 #include <hiredis/sds.h>
 #include <openssl/ssl.h>
@@ -99,6 +99,7 @@ static bool shake_hands(struct redis_poll *p)
 static void read_record(struct redis_poll *p)
 {
     char plain[RECORD_MAX];
+    pp_assert(p->secured && !p->broken, "a record is read before the handshake, or after a failure");
     pp_redis_tls_begin();
     int n = SSL_read(p->ssl, plain, sizeof plain);
     if (n <= 0) {
@@ -117,6 +118,7 @@ static bool write_output(struct redis_poll *p)
 {
     sds out = p->ac->c.obuf;
     size_t n = sdslen(out), at = 0;
+    pp_assert(p->secured && !p->broken, "bytes go out before the handshake, or after a failure");
     while (at < n && at < WRITE_MAX) {
         size_t chunk = n - at < RECORD_MAX ? n - at : RECORD_MAX;
         pp_redis_tls_begin();
@@ -136,8 +138,8 @@ static bool write_output(struct redis_poll *p)
     return true;
 }
 
-/* Handles an event of a socket with TLS: OpenSSL may need to read in order to write, and vice versa,
- * so each event tries both. */
+/* Handles an event of a socket with TLS: OpenSSL may need to read in order to write, and vice
+ * versa, so each event tries both. */
 static void on_tls_event(struct redis_poll *p)
 {
     p->wants_write = false;

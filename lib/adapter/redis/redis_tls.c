@@ -54,6 +54,7 @@ static enum pp_err load_files(SSL_CTX *tls, const struct pp_redis_address *a, ch
     pp_redis_tls_begin();
     if (a->ca[0] ? SSL_CTX_load_verify_file(tls, a->ca) != 1 : SSL_CTX_set_default_verify_paths(tls) != 1)
         return bad_file(why, "ca", a->ca);
+    pp_assert((a->cert[0] != '\0') == (a->key[0] != '\0'), "a certificate without its key");
     if (!a->cert[0])
         return PP_OK;
     if (SSL_CTX_use_certificate_chain_file(tls, a->cert) != 1)

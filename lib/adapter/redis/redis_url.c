@@ -2,6 +2,7 @@
  *
  *   redis://[[user]:password@]host[:port][/db]
  *   rediss://[[user]:password@]host[:port][/db][?ca=FILE][&cert=FILE&key=FILE]
+ *   redis+sentinel://[[user]:password@]host[:port],host[:port],.../name[/db]
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,8 @@
 #include "base/text.h"
 
 enum { PORT_MAX = 65535, DB_MAX = 65535 };
-#define DEFAULT_PORT ":6379"
+#define DEFAULT_PORT  ":6379"
+#define SENTINEL_PORT ":26379"
 
 bool pp_redis_prefix_valid(const char *s, size_t max)
 {
@@ -89,7 +91,8 @@ static bool parse_db(const char *s, struct pp_redis_address *out)
     return !*s || parse_number(s, DB_MAX, &out->db);
 }
 
-/* Parses "ca=FILE&cert=FILE&key=FILE": each of them once or not at all; cert and key go together. */
+/* Parses "ca=FILE&cert=FILE&key=FILE": each of them once or not at all; cert and key go together.
+ * */
 static bool parse_files(const char *s, struct pp_redis_address *out)
 {
     const struct {
@@ -124,19 +127,39 @@ static bool parse_server(const char *s, struct pp_redis_address *out)
            (!query || parse_files(query + 1, out));
 }
 
-/* Returns the text behind the scheme, and sets what the scheme says. Returns NULL if it is not one of
- * Redis. */
-static const char *parse_scheme(const char *url, struct pp_redis_address *out)
+/* Parses HOST[:PORT],.../NAME[/DB], where the hosts are sentinels. */
+static bool parse_sentinels(const char *s, struct pp_redis_address *out)
+{
+    const char *end = s + strcspn(s, "/");
+    for (size_t n; s < end; s += n + (s[n] == ',')) {
+        n = strcspn(s, ",/");
+        if (out->n_sentinels == PP_REDIS_SENTINELS || (s[n] == ',' && s[n + 1] == '/'))
+            return false;
+        struct pp_redis_place *p = &out->sentinels[out->n_sentinels];
+        if (!parse_place(s, n, SENTINEL_PORT, p->host, &p->port))
+            return false;
+        out->n_sentinels++;
+    }
+    size_t n = *end ? strcspn(end + 1, "/") : 0;
+    return out->n_sentinels > 0 && n > 0 && pp_url_unescape(out->master, sizeof out->master, end + 1, n) &&
+           (!end[1 + n] || parse_db(end + n + 2, out));
+}
+
+/* Returns the text behind the scheme, and sets what the scheme says. Returns NULL if it is not one
+ * of Redis. */
+static const char *parse_scheme(const char *url, struct pp_redis_address *out, bool *sentinels)
 {
     static const struct {
         const char *text;
-        bool tls;
-    } schemes[] = {{"redis://", false}, {"rediss://", true}};
+        bool tls, sentinels;
+    } schemes[] = {
+        {"redis://", false, false}, {"rediss://", true, false}, {"redis+sentinel://", false, true}};
     for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++) {
         size_t n = strlen(schemes[i].text);
         if (strncmp(url, schemes[i].text, n) != 0)
             continue;
         out->tls = schemes[i].tls;
+        *sentinels = schemes[i].sentinels;
         return url + n;
     }
     return NULL;
@@ -144,8 +167,9 @@ static const char *parse_scheme(const char *url, struct pp_redis_address *out)
 
 enum pp_err pp_redis_parse_url(const char *url, struct pp_redis_address *out)
 {
+    bool sentinels = false;
     memset(out, 0, sizeof *out);
-    url = parse_scheme(url, out);
+    url = parse_scheme(url, out, &sentinels);
     for (const char *p = url; p && *p; p++)
         if ((unsigned char)*p <= ' ' || *p == 0x7f)
             return PP_EINVAL;
@@ -153,6 +177,8 @@ enum pp_err pp_redis_parse_url(const char *url, struct pp_redis_address *out)
         return PP_EINVAL;
     /* the last '@' before the first '/' ends the login */
     const char *at = memrchr(url, '@', strcspn(url, "/"));
-    bool ok = (!at || parse_login(url, (size_t)(at - url), out)) && parse_server(at ? at + 1 : url, out);
+    const char *place = at ? at + 1 : url;
+    bool ok = (!at || parse_login(url, (size_t)(at - url), out)) &&
+              (sentinels ? parse_sentinels(place, out) : parse_server(place, out));
     return ok ? PP_OK : PP_EINVAL;
 }
