@@ -104,7 +104,7 @@ struct pp_redis_line {
      * line asks, or of the master that it named. */
     char host[PP_REDIS_HOST_MAX];
     uint16_t port;
-    bool asking;       /* the attempt talks to a sentinel, and then to the master that it names */
+    bool asking;       /* the attempt talks to a sentinel; later, to the master that it has named */
     unsigned sentinel; /* number of the sentinel that the line asks, or asked last */
     unsigned failed;   /* number of sentinels of this attempt that named no master */
     enum pp_redis_line_state state;

@@ -275,7 +275,7 @@ void pp_redis_finish(struct redisAsyncContext *ac, bool flush)
 {
     struct redis_poll *p = ac->ev.data;
     bool able = flush && (ac->c.flags & REDIS_CONNECTED) && !(ac->c.flags & REDIS_IN_CALLBACK);
-    if (able && p->secured)
+    if (able && p->secured && !p->broken)
         (void)write_output(p); /* frees the context if the connection is lost */
     else if (able && !p->ssl)
         redisAsyncHandleWrite(ac); /* this, too */
