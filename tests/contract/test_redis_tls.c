@@ -231,9 +231,12 @@ static void files_that_are_no_good(void **state)
     pp_test_tls_files("127.0.0.1", PP_CERT_GOOD, cert, key);
     const struct {
         const char *ca, *cert, *key, *says; /* says: NULL: there is no problem */
-    } cases[] = {{cert, cert, key, NULL},     {"/no/such/file", cert, key, "ca=/no/such/file can't be used"},
-                 {key, cert, key, "ca="},     {cert, key, key, "cert="},
-                 {cert, cert, other, "key="}, {cert, cert, cert, "key="}};
+    } cases[] = {{cert, cert, key, NULL},
+                 {"/no/such/file", cert, key, "ca=/no/such/file can't be used: No such file"},
+                 {key, cert, key, "ca="},
+                 {cert, key, key, "cert="},
+                 {cert, cert, other, "key="},
+                 {cert, cert, cert, "key="}};
     struct pp_loop *loop = pp_loop_open();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         snprintf(url, sizeof url, "rediss://:hunter2@h?ca=%s&cert=%s&key=%s", cases[i].ca, cases[i].cert,

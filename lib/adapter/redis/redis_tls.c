@@ -42,7 +42,9 @@ static int no_passphrase(char *buf, int size, int writing, void *data)
 /* Says which file can't be used. Returns PP_EINVAL. */
 static enum pp_err bad_file(char why[PP_REDIS_WHY_MAX], const char *what, const char *file)
 {
-    const char *reason = ERR_reason_error_string(ERR_peek_last_error());
+    unsigned long error = ERR_peek_error();
+    const char *reason =
+        ERR_SYSTEM_ERROR(error) ? strerror(ERR_GET_REASON(error)) : ERR_reason_error_string(error);
     snprintf(why, PP_REDIS_WHY_MAX, "%s=%.200s can't be used: %.100s", what, file,
              reason ? reason : "it is no PEM file");
     return PP_EINVAL;
