@@ -289,16 +289,20 @@ void pp_wire_look_amqp(struct pp_doctor *d)
 void pp_wire_look_kafka(struct pp_doctor *d)
 {
     const struct pp_config *c = d->config;
-    const struct pp_kafka_options options = {
-        .brokers = c->kafka.brokers, .topic = c->kafka.topic, .timeout_ms = KAFKA_MS};
+    const char **properties = pp_wire_kafka_properties(c);
+    const struct pp_kafka_options options = {.brokers = c->kafka.brokers,
+                                             .topic = c->kafka.topic,
+                                             .properties = properties,
+                                             .timeout_ms = KAFKA_MS};
     char error[PP_SINK_ERROR_MAX];
     bool exists;
 
     if (!c->kafka.brokers[0])
         pp_doctor_add(d, "sink kafka", PP_DOCTOR_SKIPPED, NULL, "not used (kafka.brokers)");
-    else if (pp_kafka_probe(&options, &exists, error) != PP_OK)
-        pp_doctor_add(d, "sink kafka", PP_DOCTOR_FAIL, "start the brokers, or correct kafka.brokers", "%s",
-                      error);
+    else if (!properties || pp_kafka_probe(&options, &exists, error) != PP_OK)
+        pp_doctor_add(d, "sink kafka", PP_DOCTOR_FAIL,
+                      "start the brokers, or correct kafka.brokers or kafka.properties", "%s",
+                      properties ? error : pp_err_text(PP_ENOMEM));
     else if (exists)
         pp_doctor_add(d, "sink kafka", PP_DOCTOR_OK, NULL, "the brokers answer, and have the topic %s",
                       c->kafka.topic);
@@ -306,6 +310,7 @@ void pp_wire_look_kafka(struct pp_doctor *d)
         pp_doctor_add(d, "sink kafka", PP_DOCTOR_WARN,
                       "create the topic, or let the brokers create topics (auto.create.topics.enable)",
                       "the brokers answer, and have no topic %s", c->kafka.topic);
+    free(properties);
 }
 
 /* --- webhooks --- */

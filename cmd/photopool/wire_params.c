@@ -226,3 +226,14 @@ void pp_wire_params_fini(struct pp_wire_params *w)
     free(w->webhook_ports);
     free(w->keys);
 }
+
+const char **pp_wire_kafka_properties(const struct pp_config *config)
+{
+    const struct pp_config_properties *all = &config->kafka.properties;
+    const char **out = calloc(2 * all->n + 1, sizeof *out);
+    for (size_t i = 0; out && i < all->n; i++) {
+        out[2 * i] = all->item[i].name;
+        out[2 * i + 1] = all->item[i].value;
+    }
+    return out;
+}

@@ -55,6 +55,9 @@ pp_must_check enum pp_err pp_wire_check_ca_file(const char *name, const char *pa
  * NULL at the end. The caller frees the lines with pp_wire_free_pins(). NULL: out of memory. */
 char **pp_wire_make_pins(const struct pp_config *config);
 void pp_wire_free_pins(char **pins);
+/* Returns kafka.properties in the sink's form: name, value, name, value, ..., NULL. The texts
+ * belong to the configuration; the caller frees the array. NULL: out of memory. */
+const char **pp_wire_kafka_properties(const struct pp_config *config);
 /* Returns true if this process uses the data directory. In a fleet, only processes with the role
  * api use it, for their journal. */
 bool pp_wire_needs_data(const struct pp_config *config, unsigned roles);

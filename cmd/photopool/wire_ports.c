@@ -16,6 +16,7 @@
 #include "adapter/local/local_dedupe.h"
 #include "adapter/local/local_filter.h"
 #include "adapter/mongo/mongo_store.h"
+#include "adapter/redis/redis_look.h"
 #include "adapter/redis/redis_ports.h"
 #include "adapter/s3/s3_blob_store.h"
 #include "adapter/sqlite/sqlite_store.h"
@@ -94,7 +95,9 @@ static enum pp_err file_opened(struct opening *o, enum pp_err err)
 
 static enum pp_err redis_opened(struct opening *o, enum pp_err err)
 {
-    return pp_wire_explain(o->error, err, "coordinator.url: redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]");
+    char why[PP_REDIS_WHY_MAX];
+    bool bad_url = err == PP_EINVAL && pp_redis_url_problem(o->c->coordinator.url, why);
+    return pp_wire_explain(o->error, err, "coordinator.url: %s", bad_url ? why : pp_err_text(err));
 }
 
 static enum pp_err mongo_opened(struct opening *o, enum pp_err err)
@@ -196,6 +199,20 @@ enum pp_err pp_wire_share_servers(struct pp_pipeline *p, const struct pp_config 
     return p->dedupe->ops->servers(p->dedupe, urls, c->share.servers.n ? c->share.servers.n : 1);
 }
 
+/* Returns err. If it is a failure, first says which server is at fault. */
+static enum pp_err share_opened(struct opening *o, enum pp_err err)
+{
+    const struct pp_config_strings *servers = &o->c->share.servers;
+    char why[PP_REDIS_WHY_MAX];
+    if (err == PP_EINVAL && servers->n == 0)
+        return redis_opened(o, err);
+    for (size_t i = 0; err == PP_EINVAL && i < servers->n; i++)
+        if (pp_redis_url_problem(servers->item[i], why))
+            return pp_wire_explain(o->error, err, "share.servers: number %zu is %s", i + 1, why);
+    return pp_wire_explain(o->error, err, "share.servers: %s",
+                           err == PP_EINVAL ? "a server is there twice" : pp_err_text(err));
+}
+
 static enum pp_err open_dedupe(struct opening *o)
 {
     int64_t window_ms = o->c->share.window_ms;
@@ -211,7 +228,7 @@ static enum pp_err open_dedupe(struct opening *o)
     enum pp_err err = pp_redis_dedupe_open(o->p->loop, &redis, &o->p->dedupe);
     if (err == PP_OK)
         err = pp_wire_share_servers(o->p, o->c);
-    return pp_wire_explain(o->error, err, "share.servers: redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]");
+    return share_opened(o, err);
 }
 
 /* --- the event log and the delivery store --- */
@@ -272,8 +289,16 @@ static enum pp_err open_amqp(struct pp_pipeline *p, const struct pp_config *c, s
 static enum pp_err open_kafka(struct pp_pipeline *p, const struct pp_config *c, struct pp_result_sink **out,
                               char error[PP_SINK_ERROR_MAX])
 {
-    const struct pp_kafka_options o = {.brokers = c->kafka.brokers, .topic = c->kafka.topic, .log = p->log};
-    return c->kafka.brokers[0] ? pp_kafka_sink_open(p->loop, &o, out, error) : PP_OK;
+    if (!c->kafka.brokers[0])
+        return PP_OK;
+    const char **properties = pp_wire_kafka_properties(c);
+    const struct pp_kafka_options o = {
+        .brokers = c->kafka.brokers, .topic = c->kafka.topic, .properties = properties, .log = p->log};
+    enum pp_err err = properties ? pp_kafka_sink_open(p->loop, &o, out, error) : PP_ENOMEM;
+    if (!properties)
+        snprintf(error, PP_SINK_ERROR_MAX, "%s", pp_err_text(err));
+    free(properties);
+    return err;
 }
 
 /* The brokers that can receive results. Each function opens its sink; if the configuration has no

@@ -82,6 +82,16 @@ struct pp_config_resolves {
     size_t n;
 };
 
+/* A property of a library that photopool does not read: its name and its value. */
+struct pp_config_property {
+    const char *name, *value;
+};
+
+struct pp_config_properties {
+    const struct pp_config_property *item; /* no two have the same name */
+    size_t n;
+};
+
 /* An API key. The configuration has only its hash. */
 struct pp_config_key {
     const char *name;   /* name of the key for logs; no two keys have the same name */
@@ -141,7 +151,7 @@ struct pp_config {
         const char *url;
     } store;
     struct {
-        const char *url; /* "local:" or "redis://..."; may contain a password */
+        const char *url; /* "local:" or a URL of Redis; may contain a password */
     } coordinator;
     struct {
         const char *url; /* "file:PATH" or "s3://bucket?..."; may contain a password */
@@ -251,6 +261,7 @@ struct pp_config {
     struct {
         const char *brokers; /* addresses of the Kafka brokers; "": there is no cluster */
         const char *topic;
+        struct pp_config_properties properties; /* for librdkafka; may contain passwords */
     } kafka;
     struct {
         int64_t retention_ms;

@@ -14,6 +14,23 @@ static enum pp_err set_one(const struct pp_value *v, yaml_node_t *node, void *fi
     return s || v->type->map ? v->type->set(v, node, s, field) : PP_EINVAL;
 }
 
+/* Reads item i of a list, or pair i of a map, into its place. */
+static enum pp_err set_item(const struct pp_value *v, yaml_node_t *node, size_t i, void *field)
+{
+    if (!v->type->pairs)
+        return set_one(v, yaml_document_get_node(v->doc, node->data.sequence.items.start[i]), field);
+    const yaml_node_pair_t *pair = &node->data.mapping.pairs.start[i];
+    const char *name = pp_value_scalar(v, yaml_document_get_node(v->doc, pair->key));
+    return name ? v->type->set(v, yaml_document_get_node(v->doc, pair->value), name, field) : PP_EINVAL;
+}
+
+static size_t count_items(const yaml_node_t *node)
+{
+    if (node->type == YAML_MAPPING_NODE)
+        return (size_t)(node->data.mapping.pairs.top - node->data.mapping.pairs.start);
+    return (size_t)(node->data.sequence.items.top - node->data.sequence.items.start);
+}
+
 static enum pp_err set_list(const struct pp_value *v, yaml_node_t *node, struct pp_list_field *list)
 {
     const struct pp_type *t = v->type;
@@ -23,17 +40,18 @@ static enum pp_err set_list(const struct pp_value *v, yaml_node_t *node, struct 
         *list = (struct pp_list_field){0};
         return PP_OK;
     }
-    if (node->type != YAML_SEQUENCE_NODE)
+    if (node->type != (t->pairs ? YAML_MAPPING_NODE : YAML_SEQUENCE_NODE))
         return pp_value_not(v, node);
-    size_t n = (size_t)(node->data.sequence.items.top - node->data.sequence.items.start);
+    size_t n = count_items(node);
     if (n > t->max_items)
         return pp_value_fail(v, node, "%zu entries, and %zu are the limit", n, t->max_items);
     char *items = pp_arena_array(&v->cfg->arena, n, t->item_size);
     if (!items)
         return PP_ENOMEM;
     for (size_t i = 0; i < n; i++) {
-        yaml_node_t *item = yaml_document_get_node(v->doc, node->data.sequence.items.start[i]);
-        enum pp_err e = set_one(v, item, items + i * t->item_size);
+        /* the list grows with its items, so that an item finds those before it */
+        *list = (struct pp_list_field){items, i};
+        enum pp_err e = set_item(v, node, i, items + i * t->item_size);
         if (e != PP_OK)
             return e;
     }
@@ -49,13 +67,16 @@ enum pp_err pp_value_set(struct pp_value *v, yaml_node_t *node)
     return v->type->item_size ? set_list(v, node, field) : set_one(v, node, field);
 }
 
-/* Reads a list given as text: "[80, 443]", or "80,443", which needs no quotes in a shell. */
+/* Reads a list given as text: "[80, 443]", or "80,443", which needs no quotes in a shell. A map is
+ * "{a: b, c: d}", or without the braces. */
 static enum pp_err set_list_text(struct pp_value *v, const char *text, size_t n)
 {
     yaml_parser_t parser;
     yaml_document_t doc;
-    bool bare = text[strspn(text, " ")] != '[' && strcmp(text, "all") != 0;
-    char *flow = pp_arena_printf(&v->cfg->arena, bare ? "[%s]" : "%s", text);
+    const char *brackets = v->type->pairs ? "{}" : "[]";
+    bool bare = text[strspn(text, " ")] != brackets[0] && strcmp(text, "all") != 0;
+    char *flow = bare ? pp_arena_printf(&v->cfg->arena, "%c%s%c", brackets[0], text, brackets[1])
+                      : pp_arena_printf(&v->cfg->arena, "%s", text);
     if (!flow || !yaml_parser_initialize(&parser))
         return PP_ENOMEM;
     yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
@@ -106,10 +127,10 @@ void pp_value_put(const struct pp_put *put, const struct pp_config *cfg, const s
         pp_put_text(put, "all");
         return;
     }
-    fputc('[', put->f);
+    fputc(t->pairs ? '{' : '[', put->f);
     for (size_t i = 0; i < list->n; i++) {
         fputs(i ? ", " : "", put->f);
         t->put(&one, (const char *)list->item + i * t->item_size);
     }
-    fputc(']', put->f);
+    fputc(t->pairs ? '}' : ']', put->f);
 }

@@ -30,6 +30,7 @@
 #define C_DURATIONS_OR_ALL struct pp_config_durations
 #define C_TIERS            struct pp_config_tiers
 #define C_KEYS             struct pp_config_keys
+#define C_PROPERTIES       struct pp_config_properties
 
 #define FIELD(path)   __typeof__(((struct pp_config *)0)->path)
 #define FITS(path, t) __builtin_types_compatible_p(FIELD(path), C_##t)
@@ -130,8 +131,10 @@ C(URL, "store.url", store.url, "sqlite:DIR/photopool.db",
   "sqlite:PATH|mongodb://HOSTS|mongodb+srv://HOST", SECRET,
   "The task store.")
 
-C(URL, "coordinator.url", coordinator.url, "local:", "local:|redis://HOST", SECRET,
-  "Limits, slots and wake-ups: in this process, or shared.")
+C(URL, "coordinator.url", coordinator.url, "local:", "local:|redis://HOST|rediss://HOST|redis+sentinel://HOST,HOST/NAME", SECRET,
+  "Limits, slots and wake-ups: in this process, or shared. rediss: by TLS; ?ca=FILE is who may have signed the server's "
+  "certificate (else the system's), ?cert=FILE&key=FILE our own. redis+sentinel: sentinels, and the name of the master that they know. All with "
+  "[[USER]:PASSWORD@] before the hosts, [:PORT] behind each, and [/DB] at the end.")
 
 C(URL, "blobs.url", blobs.url, "file:DIR/photos", "file:PATH|s3://BUCKET[/PREFIX]?endpoint=URL&region=R", SECRET,
   "Where photos are stored, under sha256/ab/cd/: a folder, which a fleet shares, or an S3-compatible store. "
@@ -226,7 +229,7 @@ P(DURATION, "ladder.max", ladder.max_ms, "24h", 0, DAY(365), LIVE,
   "Time after a failure (403, 404, 410) from which an import asks the host again; 0: every import asks.")
 P(DURATION_OR_OFF, "share.window", share.window_ms, "1m", 0, HR(1), 0,
   "How long a fetch is shared with other photos of its URL; 0: only while it runs; off: each photo is fetched.")
-C(URLS, "share.servers", share.servers, "[]", "redis://HOST", LIVE | SECRET,
+C(URLS, "share.servers", share.servers, "[]", "redis://HOST|rediss://HOST|redis+sentinel://HOST,HOST/NAME", LIVE | SECRET,
   "Redis servers that remember who fetches which URL; none: the coordinator's. A reload may add and remove servers.")
 
 P(DURATION, "router.interval", router.interval_ms, "10s", SEC(1), HR(1), LIVE,
@@ -273,6 +276,9 @@ P(STRING, "kafka.brokers", kafka.brokers, "", 0, 2048, 0,
   "HOST[:PORT], by commas, of the cluster that gets every result; empty: none.")
 P(STRING, "kafka.topic", kafka.topic, "photopool.results", 1, 249, 0,
   "The topic; the client is the key.")
+P(PROPERTIES, "kafka.properties", kafka.properties, "{}", 0, 0, SECRET,
+  "Properties of librdkafka for the producer, such as SASL and TLS. Those that photopool sets itself (acks, ...) are refused. "
+  "Passwords, keys and tokens are shown as ***.")
 
 P(DURATION, "idempotency.retention", idempotency.retention_ms, "24h", HR(24), DAY(30), 0,
   "How long the answer to an Idempotency-Key is kept.")

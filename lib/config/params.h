@@ -33,6 +33,7 @@ enum pp_param_type {
     PP_TYPE_DURATIONS_OR_ALL,
     PP_TYPE_TIERS,
     PP_TYPE_KEYS,
+    PP_TYPE_PROPERTIES, /* a map; values whose names sound like a secret are not shown */
     PP_TYPE_N
 };
 

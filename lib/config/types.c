@@ -207,6 +207,10 @@ static const struct pp_type types[] = {
     [PP_TYPE_KEYS] = {"a list of keys",
                       "[{name: shop, sha256: 64 hex digits, scopes: [submit, read, admin], client: \"42\"}]",
                       sizeof(struct pp_config_key), 1000, true, pp_set_key, pp_put_key, NULL},
+    [PP_TYPE_PROPERTIES] = {"a map of properties",
+                            "{security.protocol: SASL_SSL, sasl.username: shop, sasl.password: TEXT}",
+                            sizeof(struct pp_config_property), 100, true, pp_set_property, pp_put_property,
+                            NULL, .pairs = true},
 };
 _Static_assert(sizeof types / sizeof types[0] == PP_TYPE_N, "a row for each type");
 

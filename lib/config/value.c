@@ -149,12 +149,12 @@ void pp_put_text(const struct pp_put *put, const char *text)
     fputc('"', put->f);
 }
 
-static bool is_secret_key(const char *key, size_t n)
+bool pp_is_secret_name(const char *name, size_t n)
 {
-    static const char *const words[] = {"secret", "password", "token", "key", "signature"};
+    static const char *const words[] = {"secret", "password", "token", "key", "signature", "jaas"};
     for (size_t w = 0; w < sizeof words / sizeof words[0]; w++)
         for (size_t i = 0, len = strlen(words[w]); i + len <= n; i++)
-            if (strncasecmp(key + i, words[w], len) == 0)
+            if (strncasecmp(name + i, words[w], len) == 0)
                 return true;
     return false;
 }
@@ -167,7 +167,7 @@ static void mask_query(FILE *f, const char *s)
     for (s += path; *s;) {
         fputc(*s++, f); /* the '?' or '&' before the parameter */
         size_t n = strcspn(s, "&"), key = strcspn(s, "=&");
-        bool secret = key < n && is_secret_key(s, key);
+        bool secret = key < n && pp_is_secret_name(s, key);
         fwrite(s, 1, secret ? key + 1 : n, f);
         if (secret)
             fputs("***", f);

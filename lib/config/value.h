@@ -50,6 +50,9 @@ struct pp_type {
     pp_value_set_fn set; /* reads a value, or one item of a list, into its field */
     pp_value_put_fn put;
     const struct pp_unit *units; /* the units that numbers of this type may have */
+    /* true: the list is written as one map, whose pairs are its items. `set` gets the name of a
+     * pair as the text, and its value as the node. */
+    bool pairs;
 };
 
 const struct pp_type *pp_type(enum pp_param_type type);
@@ -85,6 +88,10 @@ void pp_put_url(const struct pp_put *put, const char *url);
 /* Returns the scalar of a node as a C string, or NULL with err filled if the node is not a scalar,
  * contains NUL or control characters, or is not UTF-8. */
 const char *pp_value_scalar(const struct pp_value *v, yaml_node_t *node);
+
+/* Returns true if the n bytes, the name of a value, contain a word such as "password": then the
+ * value is not shown. */
+bool pp_is_secret_name(const char *name, size_t n);
 
 /* Returns true for a plain ~ or null, and for an empty value. */
 bool pp_value_is_null(const yaml_node_t *node);
@@ -136,10 +143,12 @@ enum pp_err pp_set_host(const struct pp_value *v, yaml_node_t *node, const char 
 enum pp_err pp_set_resolve(const struct pp_value *v, yaml_node_t *node, const char *s, void *field);
 enum pp_err pp_set_tier(const struct pp_value *v, yaml_node_t *node, const char *s, void *field);
 enum pp_err pp_set_key(const struct pp_value *v, yaml_node_t *node, const char *s, void *field);
+enum pp_err pp_set_property(const struct pp_value *v, yaml_node_t *node, const char *s, void *field);
 void pp_put_listen(const struct pp_put *put, const void *field);
 void pp_put_port_range(const struct pp_put *put, const void *field);
 void pp_put_resolve(const struct pp_put *put, const void *field);
 void pp_put_tier(const struct pp_put *put, const void *field);
 void pp_put_key(const struct pp_put *put, const void *field);
+void pp_put_property(const struct pp_put *put, const void *field);
 
 #endif

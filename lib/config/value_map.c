@@ -1,5 +1,6 @@
 /* value_map.c: reads the entries of lists whose entries are maps: tiers and keys. A table describes
- * the fields of each map, so that errors can name an unknown or missing field. */
+ * the fields of each map, so that errors can name an unknown or missing field. Also reads the pairs
+ * of a map of properties, whose names photopool does not know. */
 #include "config/value.h"
 
 #include "base/text.h"
@@ -207,4 +208,58 @@ void pp_put_key(const struct pp_put *put, const void *field)
         pp_put_text(&quoted, key->client);
     }
     fputc('}', put->f);
+}
+
+/* --- properties --- */
+
+/* Returns true if the text may be the name of a property. Another text may be a password in the
+ * wrong place, so messages do not quote it. */
+static bool is_property_name(const char *s)
+{
+    size_t n = strlen(s);
+    return n > 0 && n <= 100 &&
+           strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == n;
+}
+
+/* Returns the value's text, or NULL if it is none. It may have several lines, as a certificate in
+ * PEM has. */
+static const char *property_value(const yaml_node_t *node)
+{
+    if (node->type != YAML_SCALAR_NODE)
+        return NULL;
+    const char *s = (const char *)node->data.scalar.value;
+    bool good = pp_utf8_valid(s, node->data.scalar.length);
+    for (size_t i = 0; good && i < node->data.scalar.length; i++)
+        good = ((unsigned char)s[i] >= ' ' && s[i] != 0x7f) || s[i] == '\n' || s[i] == '\t';
+    return good ? s : NULL;
+}
+
+enum pp_err pp_set_property(const struct pp_value *v, yaml_node_t *node, const char *s, void *field)
+{
+    struct pp_config_property *property = field;
+    const struct pp_config_properties *all =
+        (const struct pp_config_properties *)((const char *)v->cfg + v->param->offset);
+    const char *value = property_value(node);
+    if (!is_property_name(s))
+        return pp_value_fail(v, node, "the name of a property is not 1 to 100 of A-Z a-z 0-9 . _ -");
+    for (size_t i = 0; i < all->n; i++)
+        if (strcmp(all->item[i].name, s) == 0)
+            return pp_value_fail(v, node, "\"%s\" is given twice", s);
+    if (!value)
+        return pp_value_fail(v, node, "the value of \"%s\" is not a text", s);
+    property->name = pp_arena_strdup(&v->cfg->arena, s);
+    property->value = pp_arena_strdup(&v->cfg->arena, value);
+    return property->name && property->value ? PP_OK : PP_ENOMEM;
+}
+
+void pp_put_property(const struct pp_put *put, const void *field)
+{
+    const struct pp_config_property *property = field;
+    bool hidden = !put->secrets && pp_is_secret_name(property->name, strlen(property->name));
+    struct pp_put quoted = *put;
+    pp_put_text(put, property->name);
+    fputs(": ", put->f);
+    /* in quotes, so that "true" and "5000" are read back as texts */
+    quoted.json = true;
+    pp_put_text(&quoted, hidden ? "***" : property->value);
 }

@@ -115,10 +115,41 @@ static void urls(void **state)
         {"redis://[::1]", "::1", "", "", 6379, 0},
         {"redis://[::1]:7", "::1", "", "", 7, 0},
         {"redis://u:p@[fe80::1]:7/1", "fe80::1", "u", "p", 7, 1},
+        {"rediss://h", "h", "", "", 6379, 0},
+        {"rediss://u:p@h:1/2", "h", "u", "p", 1, 2},
+        {"rediss://:p%3f@h/2?ca=/etc/a.pem", "h", "", "p?", 6379, 2},
+        {"rediss://[::1]:7?cert=c&key=k", "::1", "", "", 7, 0},
+        {"rediss://h:7/?ca=%20/a%26b&cert=c&key=k", "h", "", "", 7, 0},
         {"", 0},
         {"redis://", 0},
+        {"redis:h", 0},
+        {"redis+sentinel://", 0},
+        {"redis+sentinel://h", 0},
+        {"redis+sentinel://h/", 0},
+        {"redis+sentinel:///m", 0},
+        {"redis+sentinel://h,/m", 0},
+        {"redis+sentinel://,h/m", 0},
+        {"redis+sentinel://h,,i/m", 0},
+        {"redis+sentinel://h:0/m", 0},
+        {"redis+sentinel://h:x,i/m", 0},
+        {"redis+sentinel://h/m/x", 0},
+        {"redis+sentinel://h/m/1/2", 0},
+        {"redis+sentinel://u@h/m", 0},
+        {"redis+sentinel://a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q/m", 0},
+        {"redis://h?ca=a", 0},
+        {"redis://h?1", 0},
+        {"redis://h/1?ca=a", 0},
+        {"rediss://", 0},
+        {"rediss://?ca=a", 0},
+        {"rediss://h?ca", 0},
+        {"rediss://h?ca=", 0},
+        {"rediss://h?ca=a&ca=b", 0},
+        {"rediss://h?cert=c", 0},
+        {"rediss://h?key=k", 0},
+        {"rediss://h?xy=z", 0},
+        {"rediss://h?=z", 0},
+        {"rediss://h/123456789?ca=a", 0},
         {"redis:///1", 0},
-        {"rediss://h", 0},
         {"http://h", 0},
         {"redis://h:0", 0},
         {"redis://h:65536", 0},
@@ -159,6 +190,38 @@ static void urls(void **state)
     memset(host + 8, 'h', 500);
     struct pp_redis_address a;
     assert_int_equal(pp_redis_parse_url(host, &a), PP_EINVAL);
+}
+
+static void urls_of_sentinels(void **state)
+{
+    static const struct {
+        const char *url, *password, *master, *hosts[4];
+        int ports[4], db;
+    } cases[] = {
+        {"redis+sentinel://a/m", "", "m", {"a"}, {26379}, 0},
+        {"redis+sentinel://a,b:1,[::1],[::2]:7/m",
+         "",
+         "m",
+         {"a", "b", "::1", "::2"},
+         {26379, 1, 26379, 7},
+         0},
+        {"redis+sentinel://u:p%2f,@a:1,b:2/my%20m/3", "p/,", "my m", {"a", "b"}, {1, 2}, 3},
+        {"redis+sentinel://:p@a/m/", "p", "m", {"a"}, {26379}, 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        static struct pp_redis_address a;
+        size_t n = 0;
+        assert_int_equal(pp_redis_parse_url(cases[i].url, &a), PP_OK);
+        for (; n < 4 && cases[i].hosts[n]; n++) {
+            assert_string_equal(a.sentinels[n].host, cases[i].hosts[n]);
+            assert_int_equal(a.sentinels[n].port, cases[i].ports[n]);
+        }
+        assert_int_equal(a.n_sentinels, n);
+        assert_string_equal(a.password, cases[i].password);
+        assert_string_equal(a.master, cases[i].master);
+        assert_int_equal(a.db, cases[i].db);
+    }
 }
 
 /* --- a healthy server --- */
@@ -697,6 +760,7 @@ int main(void)
     signal(SIGPIPE, SIG_IGN);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(urls),
+        cmocka_unit_test(urls_of_sentinels),
         cmocka_unit_test(answers_come_in_order),
         cmocka_unit_test(refusals_and_bytes),
         cmocka_unit_test(what_a_server_says_of_itself),

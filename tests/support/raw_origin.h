@@ -50,6 +50,9 @@ int pp_origin_nth(const struct pp_origin_conn *c);
  * authority that signs them. */
 enum pp_test_cert { PP_CERT_GOOD, PP_CERT_OTHER_NAME, PP_CERT_EXPIRED, PP_CERT_SELF_SIGNED };
 SSL_CTX *pp_test_tls(const char *host, enum pp_test_cert kind);
+/* Writes such a certificate and its key as PEM files, for a server in another process. `host` may
+ * be an IPv4 address. */
+void pp_test_tls_files(const char *host, enum pp_test_cert kind, const char *cert_file, const char *key_file);
 const char *pp_test_ca_file(void);
 
 #endif

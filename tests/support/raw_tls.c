@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include <cmocka.h>
@@ -51,7 +52,8 @@ static X509 *make(EVP_PKEY *key, const char *name, bool is_ca, X509 *issuer, EVP
     X509_set_issuer_name(cert, issuer ? X509_get_subject_name(issuer) : subject);
     extend(cert, issuer ? issuer : cert, NID_basic_constraints,
            is_ca ? "critical,CA:TRUE" : "critical,CA:FALSE");
-    (void)snprintf(san, sizeof(san), "DNS:%s", name);
+    (void)snprintf(san, sizeof(san), "%s:%s", strspn(name, "0123456789.") == strlen(name) ? "IP" : "DNS",
+                   name);
     if (!is_ca)
         extend(cert, issuer ? issuer : cert, NID_subject_alt_name, san);
     assert_true(X509_sign(cert, issuer_key ? issuer_key : key, EVP_sha256()) > 0);
@@ -79,22 +81,42 @@ const char *pp_test_ca_file(void)
     return ca.file;
 }
 
+static X509 *make_kind(EVP_PKEY *key, const char *host, enum pp_test_cert kind)
+{
+    open_ca();
+    switch (kind) {
+    case PP_CERT_OTHER_NAME: return make(key, "other.test", false, ca.cert, ca.key, -3600, 86400);
+    case PP_CERT_EXPIRED: return make(key, host, false, ca.cert, ca.key, -7200, -3600);
+    case PP_CERT_SELF_SIGNED: return make(key, host, false, NULL, NULL, -3600, 86400);
+    default: return make(key, host, false, ca.cert, ca.key, -3600, 86400);
+    }
+}
+
 SSL_CTX *pp_test_tls(const char *host, enum pp_test_cert kind)
 {
     SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
     EVP_PKEY *key = EVP_EC_gen("P-256");
-    X509 *cert;
+    X509 *cert = make_kind(key, host, kind);
 
-    open_ca();
-    switch (kind) {
-    case PP_CERT_OTHER_NAME: cert = make(key, "other.test", false, ca.cert, ca.key, -3600, 86400); break;
-    case PP_CERT_EXPIRED: cert = make(key, host, false, ca.cert, ca.key, -7200, -3600); break;
-    case PP_CERT_SELF_SIGNED: cert = make(key, host, false, NULL, NULL, -3600, 86400); break;
-    default: cert = make(key, host, false, ca.cert, ca.key, -3600, 86400);
-    }
     assert_int_equal(SSL_CTX_use_certificate(ctx, cert), 1);
     assert_int_equal(SSL_CTX_use_PrivateKey(ctx, key), 1);
     X509_free(cert);
     EVP_PKEY_free(key);
     return ctx;
+}
+
+void pp_test_tls_files(const char *host, enum pp_test_cert kind, const char *cert_file, const char *key_file)
+{
+    EVP_PKEY *key = EVP_EC_gen("P-256");
+    X509 *cert = make_kind(key, host, kind);
+    FILE *f = fopen(cert_file, "w"), *g = fopen(key_file, "w");
+
+    assert_non_null(f);
+    assert_non_null(g);
+    assert_int_equal(PEM_write_X509(f, cert), 1);
+    assert_int_equal(PEM_write_PrivateKey(g, key, NULL, NULL, 0, NULL, NULL), 1);
+    (void)fclose(f);
+    (void)fclose(g);
+    X509_free(cert);
+    EVP_PKEY_free(key);
 }

@@ -69,8 +69,7 @@ static void run(const struct redis_server *s, int out)
     fcntl(out, F_SETFL, O_NONBLOCK);
     dup2(out, STDOUT_FILENO);
     snprintf(port, sizeof port, "%u", s->port);
-    const char *const fixed[] = {"redis-server",
-                                 "--port",
+    const char *const fixed[] = {"--port",
                                  port,
                                  "--bind",
                                  "127.0.0.1",
@@ -86,6 +85,9 @@ static void run(const struct redis_server *s, int out)
                                  "no",
                                  "--maxmemory-policy",
                                  "noeviction"};
+    argv[n++] = "redis-server";
+    if (s->file)
+        argv[n++] = s->file;
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
         argv[n++] = fixed[i];
     for (size_t i = 0; s->options[i]; i++)
@@ -118,7 +120,7 @@ static bool becomes_ready(int log)
             return false;
         n += (size_t)got;
         text[n] = '\0';
-        if (strstr(text, "Ready to accept connections"))
+        if (strstr(text, "Ready to accept connections") || strstr(text, "+monitor master"))
             return true;
     }
     fail_msg("redis-server does not become ready: %s", text);

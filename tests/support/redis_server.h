@@ -17,6 +17,9 @@ struct redis_server {
     char url[64];
     /* options of redis-server, such as "--appendonly", "yes"; NULL ends them */
     const char *options[16];
+    /* A configuration file to start with, which a server may write; NULL: none. With the option
+     * "--sentinel" the server is a sentinel, which needs one with a master to watch. */
+    const char *file;
 };
 
 /* Starts a server with an append-only file, which it syncs at each write, and waits until the

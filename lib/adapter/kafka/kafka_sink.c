@@ -150,13 +150,60 @@ static void on_report(rd_kafka_t *producer, const rd_kafka_message_t *report, vo
 
 /* --- options --- */
 
-/* Sets properties of the producer from a list of names and values, which NULL ends. A later call
- * replaces properties of the same name. */
-static enum pp_err set_properties(struct pp_kafka *s, const char *const *p, char error[PP_SINK_ERROR_MAX])
+/* Sets a property of the producer. librdkafka's error names the property. */
+static enum pp_err set_property(struct pp_kafka *s, const char *name, const char *value,
+                                char error[PP_SINK_ERROR_MAX])
 {
-    for (; p && *p; p += 2)
-        if (rd_kafka_conf_set(s->conf, p[0], p[1], error, PP_SINK_ERROR_MAX) != RD_KAFKA_CONF_OK)
+    return rd_kafka_conf_set(s->conf, name, value, error, PP_SINK_ERROR_MAX) == RD_KAFKA_CONF_OK ? PP_OK
+                                                                                                 : PP_EINVAL;
+}
+
+/* Returns true if the sink sets the property itself, or needs its default: another value would
+ * break a promise of the header, or the time within which a send ends. Includes librdkafka's other
+ * names for the same properties. */
+static bool is_own(const char *name)
+{
+    static const char *const own[] = {"bootstrap.servers",
+                                      "metadata.broker.list",
+                                      "enable.idempotence",
+                                      "acks",
+                                      "request.required.acks",
+                                      "message.timeout.ms",
+                                      "delivery.timeout.ms",
+                                      "request.timeout.ms",
+                                      "socket.timeout.ms",
+                                      "socket.connection.setup.timeout.ms",
+                                      "topic.metadata.propagation.max.ms",
+                                      "reconnect.backoff.max.ms",
+                                      "delivery.report.only.error",
+                                      "transactional.id"};
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        if (strcmp(name, own[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Sets the properties that the operator gives: a list of names and values, which NULL ends. */
+static enum pp_err set_given(struct pp_kafka *s, const char *const *p, char error[PP_SINK_ERROR_MAX])
+{
+    for (; p && *p; p += 2) {
+        pp_assert(p[1], "a property without a value");
+        if (is_own(p[0])) {
+            snprintf(error, PP_SINK_ERROR_MAX,
+                     "photopool sets the property %s itself, so that no result is lost; remove it from "
+                     "kafka.properties",
+                     p[0]);
             return PP_EINVAL;
+        }
+        char why[PP_SINK_ERROR_MAX];
+        if (set_property(s, p[0], p[1], why) == PP_OK)
+            continue;
+        /* librdkafka quotes the value, which may be a secret, in some of its errors */
+        bool quoted = *p[1] && strstr(why, p[1]);
+        snprintf(error, PP_SINK_ERROR_MAX, "kafka.properties: librdkafka refuses %.100s%s%.300s", p[0],
+                 quoted ? "" : ": ", quoted ? ", which has a wrong value" : why);
+        return PP_EINVAL;
+    }
     return PP_OK;
 }
 
@@ -167,15 +214,20 @@ static enum pp_err set_own(struct pp_kafka *s, const char *brokers, char error[P
     snprintf(half, sizeof half, "%" PRId64, s->timeout_ms / 2);
     snprintf(least, sizeof least, "%d", TIMEOUT_MIN_MS);
     const char *const own[] = {
-        "client.id", "photopool", "bootstrap.servers", brokers, "enable.idempotence", "true", "acks", "all",
-        "message.timeout.ms", full, "request.timeout.ms", full, "socket.timeout.ms", full,
-        "socket.connection.setup.timeout.ms", full, "topic.metadata.propagation.max.ms",
+        "bootstrap.servers", brokers, "enable.idempotence", "true", "acks", "all", "message.timeout.ms", full,
+        "request.timeout.ms", full, "socket.timeout.ms", full, "socket.connection.setup.timeout.ms", full,
+        "topic.metadata.propagation.max.ms",
         /* half the timeout, so that librdkafka finds out within the timeout that a topic is
          * missing */
         half, "reconnect.backoff.max.ms",
         least, /* librdkafka reconnects quickly, because the relay that uses the sink already backs off */
         NULL};
-    return set_properties(s, own, error);
+    enum pp_err err = PP_OK;
+    for (size_t i = 0; own[i] && err == PP_OK; i += 2) {
+        pp_assert(is_own(own[i]), "a property of the sink can be given");
+        err = set_property(s, own[i], own[i + 1], error);
+    }
+    return err;
 }
 
 static enum pp_err read_options(struct pp_kafka *s, const struct pp_kafka_options *o,
@@ -194,7 +246,9 @@ static enum pp_err read_options(struct pp_kafka *s, const struct pp_kafka_option
     rd_kafka_conf_set_log_cb(s->conf, on_log);
     rd_kafka_conf_set_error_cb(s->conf, on_error);
     rd_kafka_conf_set_dr_msg_cb(s->conf, on_report);
-    enum pp_err err = set_properties(s, o->properties, error);
+    enum pp_err err = set_property(s, "client.id", "photopool", error);
+    if (err == PP_OK)
+        err = set_given(s, o->properties, error);
     return err == PP_OK ? set_own(s, o->brokers, error) : err;
 }
 

@@ -19,8 +19,8 @@ struct pp_kafka_options {
     const char *brokers; /* addresses of brokers as HOST[:PORT], separated by commas */
     const char *topic;   /* the name of the topic; NULL: "photopool.results" */
     /* Properties for librdkafka (security.protocol, ...): name, value, name, value, ..., NULL.
-     * NULL: no properties. The sink overrides properties that would break the promises of this
-     * header. */
+     * NULL: no properties. A property that librdkafka refuses, or that would break a promise of
+     * this header (acks, ...), is an error. No error quotes a value. */
     const char *const *properties;
     struct pp_log *log;
     /* A send fails if a message is not delivered within this many ms, 1 s to 5 min; 0: 10 s. */

@@ -233,11 +233,21 @@ static void send_call(struct pp_redis *r, struct redis_call *c)
     pp_redis_count(r, c->name);
 }
 
+/* Returns true if the subscriptions are with a server that is not the master any more: new messages
+ * may not reach it, and the connection does not notice that. */
+static bool sub_is_behind(const struct pp_redis *r)
+{
+    return r->home.n_sentinels > 0 && r->sub.state == PP_LINE_UP &&
+           (r->sub.port != r->line.port || strcmp(r->sub.host, r->line.host) != 0);
+}
+
 static void on_up(struct pp_redis *r)
 {
     struct redis_call *c;
     pp_assert(pp_list_empty(&r->sent), "calls are in flight on a new connection");
     r->moving = false;
+    if (sub_is_behind(r))
+        pp_redis_line_drop(&r->sub, "the master has moved");
     while (r->line.state == PP_LINE_UP && (c = first_of(&r->waiting)))
         send_call(r, c);
     arm_deadline(r);

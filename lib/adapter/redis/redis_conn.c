@@ -107,7 +107,10 @@ enum pp_err pp_redis_open(struct pp_loop *loop, const struct pp_redis_options *o
     struct pp_redis *r = calloc(1, sizeof *r);
     if (!r)
         return PP_ENOMEM;
+    char why[PP_REDIS_WHY_MAX];
     enum pp_err err = pp_redis_parse_url(o->url, &r->home);
+    if (err == PP_OK && r->home.tls)
+        err = pp_redis_tls_open(&r->home, &r->tls, why);
     if (err != PP_OK) {
         free(r);
         return err;
@@ -136,5 +139,6 @@ void pp_redis_close(struct pp_redis *r)
     pp_timer_close(r->clock);
     pp_redis_sub_close(r);
     pp_redis_calls_close(r);
+    pp_redis_tls_close(r->tls);
     free(r);
 }

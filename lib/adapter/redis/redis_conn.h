@@ -21,6 +21,10 @@
  * ASK, TRYAGAIN, CLUSTERDOWN, LOADING, READONLY are refusals (PP_EIO); after the last two the
  * connection looks up the host's name again.
  *
+ * Sentinel: a connection that is lost, or gets READONLY or LOADING, asks the sentinels again. ROLE
+ * must say that the server is a master. The connection of subscriptions follows the one of calls. A
+ * fail-over of Redis loses the writes that its replica had not got yet.
+ *
  * All functions and callbacks run on the thread of one loop. hiredis writes to sockets, so the
  * process must ignore SIGPIPE. */
 #ifndef PP_ADAPTER_REDIS_CONN_H
@@ -39,9 +43,16 @@ struct pp_redis;
 struct redisReply; /* declared in hiredis/hiredis.h */
 
 struct pp_redis_options {
-    const char *url;    /* redis://[[user]:password@]host[:port][/db], percent-encoded where needed; copied */
-    struct pp_log *log; /* may be NULL */
-    int64_t timeout_ms; /* longest wait for an answer, in ms; 0: 5 s */
+    /* redis://[[user]:password@]host[:port][/db], percent-encoded where needed; copied. rediss: the
+     * same by TLS 1.2 or later, which checks the server's certificate and its name; may end in
+     * ?ca=FILE (PEM: who may have signed the certificate; without it the system's) and
+     * ?cert=FILE&key=FILE (PEM: our own). The files are read once.
+     * redis+sentinel://[[user]:password@]host[:port],.../name[/db]: the hosts are sentinels, which
+     * are asked for the master `name` at each attempt to connect. The login is the server's;
+     * sentinels may have the same one, or none. */
+    const char *url;
+    struct pp_log *log;   /* may be NULL */
+    int64_t timeout_ms;   /* longest wait for an answer, in ms; 0: 5 s */
     size_t max_in_flight; /* most calls that are submitted and not answered; 0: 4096 */
     /* Called with up = true when Redis answers on a new connection, and with false when that
      * connection is lost. May be NULL. */
@@ -50,7 +61,7 @@ struct pp_redis_options {
 };
 
 /* Connects to Redis, and reconnects until pp_redis_close(). Returns PP_EINVAL if the URL is no URL
- * of Redis, or PP_ENOMEM. */
+ * of Redis or its files can't be used (redis_look.h says why), or PP_ENOMEM. */
 pp_must_check enum pp_err pp_redis_open(struct pp_loop *loop, const struct pp_redis_options *o,
                                         struct pp_redis **out);
 /* Closes the connection; a callback of the connection may call it. Writes submitted calls while the

@@ -12,16 +12,39 @@
 #include <hiredis/hiredis.h>
 
 #include "adapter/redis/redis_conn.h"
+#include "adapter/redis/redis_look.h"
 #include "base/list.h"
 #include "base/text.h"
 
-#define PP_REDIS_HOST_MAX 256
+struct ssl_ctx_st; /* SSL_CTX and SSL of openssl/ssl.h */
+struct ssl_st;
+
+#define PP_REDIS_URL_FORM                                               \
+    "redis://[[USER]:PASSWORD@]HOST[:PORT][/DB], or "                   \
+    "redis+sentinel://[[USER]:PASSWORD@]HOST[:PORT],.../NAME[/DB], or " \
+    "rediss://... for TLS, with ?ca=FILE&cert=FILE&key=FILE"
+#define PP_REDIS_HOST_MAX  256
+#define PP_REDIS_FILE_MAX  1024
+#define PP_REDIS_SENTINELS 16
+
+struct pp_redis_place {
+    char host[PP_REDIS_HOST_MAX];
+    uint16_t port;
+};
 
 struct pp_redis_address {
     char host[PP_REDIS_HOST_MAX];
     char user[PP_REDIS_HOST_MAX], password[1024]; /* "": no user, or no password */
     uint16_t port;
     uint32_t db;
+    /* rediss://: PEM files with the certificates to trust ("": the system's), and with our own
+     * certificate and its key ("": none). */
+    bool tls;
+    char ca[PP_REDIS_FILE_MAX], cert[PP_REDIS_FILE_MAX], key[PP_REDIS_FILE_MAX];
+    /* redis+sentinel://: who knows where the master is, and its name. host is "" then. */
+    size_t n_sentinels; /* 0: the host is the server */
+    struct pp_redis_place sentinels[PP_REDIS_SENTINELS];
+    char master[PP_REDIS_HOST_MAX];
 };
 
 /* Parses a URL of Redis. Returns PP_EINVAL if it is not valid. */
@@ -30,12 +53,41 @@ pp_must_check enum pp_err pp_redis_parse_url(const char *url, struct pp_redis_ad
  * its value. Returns false if the text is not valid. */
 bool pp_redis_parse_host_port(const char *text, char host[PP_REDIS_HOST_MAX], uint16_t *port);
 
+/* --- redis_tls.c --- */
+
+/* Makes the context of OpenSSL that all connections to the address share. Returns PP_EINVAL if a
+ * file can't be used, with the reason in `why`, or PP_ENOMEM. */
+pp_must_check enum pp_err pp_redis_tls_open(const struct pp_redis_address *a, struct ssl_ctx_st **out,
+                                            char why[PP_REDIS_WHY_MAX]);
+/* Frees a context, which may be NULL. */
+void pp_redis_tls_close(struct ssl_ctx_st *tls);
+/* Makes TLS for a connected socket, which the caller still owns. The handshake will check that the
+ * certificate is for `host`. Returns NULL when out of memory. */
+struct ssl_st *pp_redis_tls_new(struct ssl_ctx_st *tls, const char *host, int fd);
+/* Forgets earlier errors. Called before each operation of OpenSSL. */
+void pp_redis_tls_begin(void);
+/* Writes why an operation has failed. */
+void pp_redis_tls_why(const struct ssl_st *ssl, char *why, size_t n);
+
+/* --- redis_poll.c --- */
+
+/* Makes the loop poll the socket of a new context. Returns false when out of memory. */
+pp_must_check bool pp_redis_attach(struct redisAsyncContext *ac, struct pp_loop *loop);
+/* Begins TLS on a context that has connected, and that nothing was sent on. Calls on_secured once
+ * when the handshake is over, which then may send commands; a failed handshake drops the line.
+ * Returns false when out of memory or descriptors. */
+pp_must_check bool pp_redis_secure(struct redisAsyncContext *ac, struct ssl_ctx_st *tls, const char *host,
+                                   void (*on_secured)(struct redisAsyncContext *ac));
+/* Frees a context that belongs to no line any more. If `flush`, first writes as many bytes as the
+ * socket takes without blocking. */
+void pp_redis_finish(struct redisAsyncContext *ac, bool flush);
+
 /* --- redis_line.c --- */
 
 enum pp_redis_line_state {
     PP_LINE_RESTING, /* the line waits for the next attempt to connect */
     PP_LINE_RESOLVING,
-    PP_LINE_CONNECTING,
+    PP_LINE_CONNECTING, /* the TLS handshake is part of it */
     PP_LINE_GREETING,
     PP_LINE_UP
 };
@@ -48,8 +100,13 @@ struct pp_redis_line {
     void (*on_up)(struct pp_redis *r);
     void (*on_down)(struct pp_redis *r, bool was_up);
 
-    char host[PP_REDIS_HOST_MAX]; /* the host of r->home, or of the node that MOVED named */
+    /* The host of r->home, or of the node that MOVED named. With sentinels: of the one that the
+     * line asks, or of the master that it named. */
+    char host[PP_REDIS_HOST_MAX];
     uint16_t port;
+    bool asking;       /* the attempt talks to a sentinel; later, to the master that it has named */
+    unsigned sentinel; /* number of the sentinel that the line asks, or asked last */
+    unsigned failed;   /* number of sentinels of this attempt that named no master */
     enum pp_redis_line_state state;
     bool hope;      /* no attempt has failed since the line was last up, so calls wait for the next attempt */
     unsigned tries; /* number of attempts that have failed in a row */
@@ -73,9 +130,20 @@ void pp_redis_line_drop(struct pp_redis_line *l, const char *why);
 /* Ends the connection, calls on_down, and connects at once to another host. If `host` is NULL,
  * connects after a pause to the host of the URL. */
 void pp_redis_line_move(struct pp_redis_line *l, const char *host, uint16_t port);
+/* Goes on with the attempt: a sentinel has named the master. */
+void pp_redis_line_found(struct pp_redis_line *l, const char *host, uint16_t port);
 /* Handles the end of a connection: hiredis is about to free the context. hiredis tells this by a
  * callback without a reply. */
 void pp_redis_line_gone(struct redisAsyncContext *ac);
+
+/* --- redis_sentinel.c --- */
+
+/* Asks the sentinel that the line is connected to for the master. The answer calls
+ * pp_redis_line_found(), or drops the line. Returns false when out of memory. */
+pp_must_check bool pp_redis_sentinel_ask(struct pp_redis_line *l);
+/* Returns NULL if the answer to ROLE is a master's, else the reason not to use the server, written
+ * to `why`. */
+const char *pp_redis_not_master(const struct redisReply *role, char why[160]);
 
 /* --- a connection --- */
 
@@ -92,6 +160,7 @@ struct pp_redis {
     struct pp_loop *loop;
     struct pp_log *log;
     struct pp_redis_address home;
+    struct ssl_ctx_st *tls; /* NULL: without TLS */
     int64_t timeout_ms;
     void (*on_state)(void *data, bool up);
     void *data;

@@ -3,10 +3,14 @@
  *   RESTING --timer--> RESOLVING --address--> CONNECTING --socket--> GREETING --answers--> UP
  *      ^------------------------- any failure, or timeout_ms without success --------------'
  *
- * The greeting consists of AUTH and SELECT as the URL says, PING (a server that loads its data
- * refuses it), and TIME. The pause between attempts begins with FIRST_MS and doubles up to LAST_MS.
- * The actual pause is random, between half of that and all of it, so that the processes of a fleet
- * do not reconnect at the same moment. */
+ * With sentinels, an attempt first goes from RESOLVING to CONNECTING for a sentinel, which names
+ * the master, and then once more for the master. A sentinel that fails is followed by the next one;
+ * the attempt fails if all have.
+ *
+ * The greeting consists of AUTH and SELECT as the URL says, ROLE if a sentinel named the server,
+ * PING (a server that loads its data refuses it), and TIME. The pause between attempts begins with
+ * FIRST_MS and doubles up to LAST_MS. The actual pause is random, between half of that and all of
+ * it, so that the processes of a fleet do not reconnect at the same moment. */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,126 +21,18 @@
 #include "adapter/redis/redis_internal.h"
 #include "base/check.h"
 
-enum { FIRST_MS = 50, LAST_MS = 2000, STEADY_MS = 5000 };
+enum {
+    FIRST_MS = 50,
+    LAST_MS = 2000,
+    STEADY_MS = 5000,
+    SENTINEL_MS = 1000 /* a sentinel that has not named the master after this time is left for the next */
+};
 
 /* A look-up of a host name. It may outlive its line, because libuv can't always cancel it. */
 struct pp_redis_lookup {
     uv_getaddrinfo_t uv;
     struct pp_redis_line *line; /* the line that waits for the look-up; NULL: the look-up was cancelled */
 };
-
-/* --- polls hiredis' sockets on the loop; hiredis/adapters/libuv.h would ignore errors --- */
-
-struct redis_poll {
-    uv_poll_t uv;
-    struct redisAsyncContext *ac; /* NULL after hiredis has freed the context */
-    int events;
-};
-
-static void on_event(uv_poll_t *uv, int status, int events);
-
-static void watch(struct redis_poll *p, int events)
-{
-    p->events = events;
-    if (events)
-        uv_poll_start(&p->uv, events, on_event); /* uv_poll_start() fails only while the handle closes */
-    else
-        uv_poll_stop(&p->uv);
-}
-
-static void on_event(uv_poll_t *uv, int status, int events)
-{
-    struct redis_poll *p = uv->data;
-
-    pp_assert(p->ac, "a socket without a context is polled");
-    if (status < 0)
-        events = UV_READABLE | UV_WRITABLE; /* hiredis learns of the error when it reads */
-    struct pp_redis_line *l = p->ac->data;
-    if (l && (events & UV_READABLE))
-        l->heard_at = pp_loop_now(l->r->loop);
-    if (events & UV_READABLE)
-        redisAsyncHandleRead(p->ac);
-    if (p->ac && (events & UV_WRITABLE))
-        redisAsyncHandleWrite(p->ac);
-    if (p->ac && status < 0)
-        watch(p, p->events); /* polls again, because libuv stops after an error */
-}
-
-/* Adds and removes polled events, as hiredis asks. */
-static void change(void *data, int add, int remove)
-{
-    struct redis_poll *p = data;
-    int events = (p->events | add) & ~remove;
-    if (events != p->events)
-        watch(p, events);
-}
-
-static void add_read(void *data)
-{
-    change(data, UV_READABLE, 0);
-}
-
-static void del_read(void *data)
-{
-    change(data, 0, UV_READABLE);
-}
-
-static void add_write(void *data)
-{
-    change(data, UV_WRITABLE, 0);
-}
-
-static void del_write(void *data)
-{
-    change(data, 0, UV_WRITABLE);
-}
-
-static void on_closed(uv_handle_t *h)
-{
-    free(h->data);
-}
-
-/* Stops polling. hiredis makes no later call for this context; the socket is still open. */
-static void cleanup(void *data)
-{
-    struct redis_poll *p = data;
-    struct redisAsyncContext *ac = p->ac;
-    p->ac = NULL;
-    uv_close((uv_handle_t *)&p->uv, on_closed);
-    pp_redis_line_gone(ac);
-}
-
-/* Makes the loop poll the socket of a new context. Returns false when out of memory. */
-static bool attach(struct redisAsyncContext *ac, struct pp_loop *loop)
-{
-    struct redis_poll *p = calloc(1, sizeof *p);
-    if (!p)
-        return false;
-    if (uv_poll_init(pp_loop_uv(loop), &p->uv, ac->c.fd) != 0) {
-        free(p);
-        return false;
-    }
-    p->uv.data = p;
-    p->ac = ac;
-    ac->ev.addRead = add_read;
-    ac->ev.delRead = del_read;
-    ac->ev.addWrite = add_write;
-    ac->ev.delWrite = del_write;
-    ac->ev.cleanup = cleanup;
-    ac->ev.data = p;
-    return true;
-}
-
-/* Frees a context that belongs to no line any more. If `flush`, first writes as many bytes as the
- * socket takes without blocking. */
-static void finish(struct redisAsyncContext *ac, bool flush)
-{
-    struct redis_poll *p = ac->ev.data;
-    if (flush && (ac->c.flags & REDIS_CONNECTED) && !(ac->c.flags & REDIS_IN_CALLBACK))
-        redisAsyncHandleWrite(ac); /* frees the context if the connection is lost */
-    if (p->ac)
-        redisAsyncFree(ac);
-}
 
 /* --- ending a connection --- */
 
@@ -170,17 +66,47 @@ static void log_failure(struct pp_redis_line *l, bool was_up, const char *why)
                what_of(l), "host", l->host, "port", PP_LOG_INT(l->port), "reason", why, NULL);
 }
 
+static void aim(struct pp_redis_line *l, const char *host, uint16_t port)
+{
+    snprintf(l->host, sizeof l->host, "%s", host);
+    l->port = port;
+}
+
 static void go_home(struct pp_redis_line *l)
 {
+    if (l->r->home.n_sentinels > 0)
+        return; /* the next attempt asks a sentinel */
     memcpy(l->host, l->r->home.host, sizeof l->host);
     l->port = l->r->home.port;
 }
 
-/* Makes a line without a context wait for the next attempt, and calls on_down. */
+/* Goes on with the next sentinel, in the loop's next turn. Returns false if all have failed in this
+ * attempt. */
+static bool next_sentinel(struct pp_redis_line *l, const char *why)
+{
+    pp_assert(l->state != PP_LINE_UP, "a line that is up asks sentinels");
+    l->sentinel++;
+    if (++l->failed >= l->r->home.n_sentinels)
+        return false;
+    if ((l->tries & (l->tries - 1)) == 0)
+        pp_log(l->r->log, PP_LOG_WARN, "a sentinel of Redis names no master", "for", what_of(l), "host",
+               l->host, "port", PP_LOG_INT(l->port), "reason", why, NULL);
+    l->state = PP_LINE_RESTING;
+    forget_lookup(l);
+    pp_timer_start(l->timer, 0, 0);
+    return true;
+}
+
+/* Makes a line without a context wait for the next attempt, and calls on_down. If a sentinel has
+ * failed, the attempt goes on with the next one instead. */
 static void rest(struct pp_redis_line *l, const char *why)
 {
     bool was_up = l->state == PP_LINE_UP;
     pp_assert(!l->ac, "a line rests with a connection");
+    if (l->asking && next_sentinel(l, why))
+        return;
+    l->asking = false;
+    l->failed = 0;
     if (was_up && pp_loop_now(l->r->loop) - l->up_at >= STEADY_MS)
         l->tries = 0;
     l->tries++;
@@ -209,7 +135,7 @@ void pp_redis_line_drop(struct pp_redis_line *l, const char *why)
     struct redisAsyncContext *ac = detach(l);
     rest(l, why);
     if (ac)
-        finish(ac, false);
+        pp_redis_finish(ac, false);
 }
 
 void pp_redis_line_gone(struct redisAsyncContext *ac)
@@ -228,20 +154,21 @@ void pp_redis_line_move(struct pp_redis_line *l, const char *host, uint16_t port
     struct redisAsyncContext *ac = detach(l);
     pp_assert(l->state == PP_LINE_UP, "a line moves before it is up");
     go_home(l);
-    if (host) {
-        snprintf(l->host, sizeof l->host, "%s", host);
-        l->port = port;
-    }
+    if (host)
+        aim(l, host, port);
     l->tries += host == NULL;
     l->state = PP_LINE_RESTING;
     l->hope = true;
     pp_timer_start(l->timer, host ? 0 : pause_ms(l), 0);
     l->on_down(l->r, true);
     if (ac)
-        finish(ac, false);
+        pp_redis_finish(ac, false);
 }
 
 /* --- greeting --- */
+
+/* what the answer to a command of the greeting is for */
+static char time_answer, role_answer;
 
 static void on_greeting_answered(struct redisAsyncContext *ac, void *reply, void *what)
 {
@@ -258,13 +185,19 @@ static void on_greeting_answered(struct redisAsyncContext *ac, void *reply, void
         pp_redis_line_drop(l, why);
         return;
     }
-    if (what)
+    if (what == &role_answer && pp_redis_not_master(answer, why)) {
+        l->sentinel++; /* this sentinel is late */
+        pp_redis_line_drop(l, why);
+        return;
+    }
+    if (what == &time_answer)
         pp_redis_clock_set(l->r, l->asked_wall, answer);
     pp_assert(l->state == PP_LINE_GREETING && l->greetings > 0, "a greeting is answered twice");
     if (--l->greetings > 0)
         return;
     l->state = PP_LINE_UP;
     l->hope = true;
+    l->failed = 0;
     l->up_at = pp_loop_now(l->r->loop);
     pp_timer_stop(l->timer);
     pp_log(l->r->log, PP_LOG_INFO, "connected to Redis", "for", what_of(l), "host", l->host, "port",
@@ -295,21 +228,39 @@ static void greet(struct pp_redis_line *l)
     snprintf(db, sizeof db, "%u", home->db);
     if (l->commands && home->db)
         ok = ok && greet_with(l, NULL, 2, "SELECT", db, NULL);
+    if (home->n_sentinels > 0)
+        ok = ok && greet_with(l, &role_answer, 1, "ROLE", NULL, NULL);
     ok = ok && greet_with(l, NULL, 1, "PING", NULL, NULL);
     if (l->commands)
-        ok = ok && greet_with(l, l, 1, "TIME", NULL, NULL);
+        ok = ok && greet_with(l, &time_answer, 1, "TIME", NULL, NULL);
     if (!ok)
         pp_redis_line_drop(l, "out of memory");
 }
 
 /* --- connecting --- */
 
+static void on_secured(struct redisAsyncContext *ac)
+{
+    struct pp_redis_line *l = ac->data;
+    if (l)
+        greet(l);
+}
+
 static void on_connected(const struct redisAsyncContext *ac, int status)
 {
     struct pp_redis_line *l = ac->data;
-    if (l && status == REDIS_OK)
-        greet(l);
     /* on failure hiredis calls pp_redis_line_gone() later */
+    if (!l || status != REDIS_OK)
+        return;
+    if (l->asking) {
+        if (!pp_redis_sentinel_ask(l))
+            pp_redis_line_drop(l, "out of memory");
+        return;
+    }
+    if (!l->r->tls)
+        greet(l);
+    else if (!pp_redis_secure(l->ac, l->r->tls, l->host, on_secured))
+        pp_redis_line_drop(l, "out of memory or descriptors");
 }
 
 static void connect_to(struct pp_redis_line *l, const char *ip)
@@ -317,7 +268,7 @@ static void connect_to(struct pp_redis_line *l, const char *ip)
     pp_assert(!l->ac, "a line connects twice");
     l->state = PP_LINE_CONNECTING;
     struct redisAsyncContext *ac = redisAsyncConnect(ip, l->port);
-    if (!ac || ac->err || !attach(ac, l->r->loop)) {
+    if (!ac || ac->err || !pp_redis_attach(ac, l->r->loop)) {
         char why[160];
         snprintf(why, sizeof why, "%s", ac && ac->err && ac->errstr ? ac->errstr : "out of memory");
         if (ac)
@@ -382,22 +333,47 @@ static void resolve(struct pp_redis_line *l)
     rest(l, "out of memory");
 }
 
+/* Connects to the line's host, which must answer within `ms`. */
+static void reach(struct pp_redis_line *l, int64_t ms)
+{
+    struct in6_addr any;
+    pp_timer_start(l->timer, ms, 0);
+    if (inet_pton(AF_INET, l->host, &any) == 1 || inet_pton(AF_INET6, l->host, &any) == 1)
+        connect_to(l, l->host);
+    else
+        resolve(l);
+}
+
+void pp_redis_line_found(struct pp_redis_line *l, const char *host, uint16_t port)
+{
+    struct redisAsyncContext *ac = detach(l);
+    pp_assert(l->asking, "a master is found that nobody asked for");
+    l->asking = false;
+    aim(l, host, port);
+    reach(l, l->r->timeout_ms);
+    if (ac)
+        pp_redis_finish(ac, false);
+}
+
 /* Begins the next attempt if the line rests. Otherwise ends the attempt, which has taken too
  * long. */
 static void on_timer(void *data)
 {
     struct pp_redis_line *l = data;
-    struct in6_addr any;
+    const struct pp_redis_address *home = &l->r->home;
+    int64_t ms = l->r->timeout_ms;
 
     if (l->state != PP_LINE_RESTING) {
         pp_redis_line_drop(l, "no answer in time");
         return;
     }
-    pp_timer_start(l->timer, l->r->timeout_ms, 0);
-    if (inet_pton(AF_INET, l->host, &any) == 1 || inet_pton(AF_INET6, l->host, &any) == 1)
-        connect_to(l, l->host);
-    else
-        resolve(l);
+    l->asking = home->n_sentinels > 0;
+    if (l->asking) {
+        const struct pp_redis_place *s = &home->sentinels[l->sentinel % home->n_sentinels];
+        aim(l, s->host, s->port);
+        ms = ms < SENTINEL_MS ? ms : SENTINEL_MS;
+    }
+    reach(l, ms);
 }
 
 bool pp_redis_line_start(struct pp_redis_line *l)
@@ -419,5 +395,5 @@ void pp_redis_line_fini(struct pp_redis_line *l)
     pp_timer_close(l->timer);
     l->timer = NULL;
     if (ac)
-        finish(ac, true);
+        pp_redis_finish(ac, true);
 }

@@ -63,6 +63,21 @@ const char *pp_redis_server_durability(const struct pp_redis_server *s)
     return "survives a kill (appendonly is on); Redis does not say how often it syncs";
 }
 
+/* --- what is wrong with a URL --- */
+
+bool pp_redis_url_problem(const char *url, char why[PP_REDIS_WHY_MAX])
+{
+    struct pp_redis_address a;
+    struct ssl_ctx_st *tls = NULL;
+    enum pp_err err = pp_redis_parse_url(url, &a);
+    if (err != PP_OK)
+        snprintf(why, PP_REDIS_WHY_MAX, "not " PP_REDIS_URL_FORM);
+    else if (a.tls)
+        err = pp_redis_tls_open(&a, &tls, why);
+    pp_redis_tls_close(tls);
+    return err == PP_EINVAL;
+}
+
 /* --- asking a server once --- */
 
 struct look {
@@ -147,7 +162,9 @@ enum pp_err pp_redis_look(struct pp_loop *loop, const char *url, int64_t timeout
     struct look look = {.out = out, .late = &late};
     struct pp_redis *r;
     *out = (struct pp_redis_look){0};
-    snprintf(why, PP_REDIS_WHY_MAX, "not redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]");
+    why[0] = '\0';
+    if (pp_redis_url_problem(url, why))
+        return PP_EINVAL;
     enum pp_err err =
         pp_redis_open(loop, &(struct pp_redis_options){.url = url, .timeout_ms = timeout_ms}, &r);
     if (err != PP_OK)
@@ -156,7 +173,7 @@ enum pp_err pp_redis_look(struct pp_loop *loop, const char *url, int64_t timeout
     if (timer)
         pp_timer_start(timer, timeout_ms, 0);
     err = timer ? converse(loop, r, &look) : PP_ENOMEM;
-    snprintf(why, PP_REDIS_WHY_MAX, "%s:%u: %s", r->home.host, r->home.port,
+    snprintf(why, PP_REDIS_WHY_MAX, "%s:%u: %s", r->line.host, r->line.port,
              look.refusal[0]      ? look.refusal
              : r->line.why[0]     ? r->line.why
              : err != PP_ETIMEOUT ? pp_err_text(err)

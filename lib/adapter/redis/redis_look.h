@@ -28,6 +28,10 @@ const char *pp_redis_server_durability(const struct pp_redis_server *s);
 
 #define PP_REDIS_WHY_MAX 480
 
+/* Returns true if the ports refuse the URL (PP_EINVAL), and writes the reason: it has another form,
+ * or a file that it names can't be used. The text has no password. */
+bool pp_redis_url_problem(const char *url, char why[PP_REDIS_WHY_MAX]);
+
 struct pp_redis_look {
     struct pp_redis_server server;
     /* The server's clock, and the machine's date (base/clock.h) before it was asked and after its

@@ -1,5 +1,9 @@
-/* redis_url.c: parses URLs of Redis, redis://[[user]:password@]host[:port][/db], and checks
- * prefixes of keys. */
+/* redis_url.c: parses URLs of Redis, and checks prefixes of keys.
+ *
+ *   redis://[[user]:password@]host[:port][/db]
+ *   rediss://[[user]:password@]host[:port][/db][?ca=FILE][&cert=FILE&key=FILE]
+ *   redis+sentinel://[[user]:password@]host[:port],host[:port],.../name[/db]
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +11,8 @@
 #include "base/text.h"
 
 enum { PORT_MAX = 65535, DB_MAX = 65535 };
-#define DEFAULT_PORT ":6379"
+#define DEFAULT_PORT  ":6379"
+#define SENTINEL_PORT ":26379"
 
 bool pp_redis_prefix_valid(const char *s, size_t max)
 {
@@ -64,7 +69,9 @@ static bool parse_login(const char *s, size_t n, struct pp_redis_address *out)
            out->password[0];
 }
 
-static bool parse_place(const char *s, size_t n, struct pp_redis_address *out)
+/* Parses "host" or "host:port"; `port` is the text of the port if there is none. */
+static bool parse_place(const char *s, size_t n, const char *port, char host[PP_REDIS_HOST_MAX],
+                        uint16_t *number)
 {
     char text[PP_REDIS_HOST_MAX + 16];
     if (n >= PP_REDIS_HOST_MAX + 8u)
@@ -75,24 +82,103 @@ static bool parse_place(const char *s, size_t n, struct pp_redis_address *out)
     if ((text[0] == '[') != (bracket != NULL) || (!bracket && strchr(text, ':') != colon))
         return false;
     if (!colon || colon < bracket)
-        memcpy(text + n, DEFAULT_PORT, sizeof DEFAULT_PORT);
-    return pp_redis_parse_host_port(text, out->host, &out->port) && out->host[0] && !strchr(out->host, '[');
+        memcpy(text + n, port, strlen(port) + 1);
+    return pp_redis_parse_host_port(text, host, number) && host[0] && !strpbrk(host, "[?");
+}
+
+static bool parse_db(const char *s, struct pp_redis_address *out)
+{
+    return !*s || parse_number(s, DB_MAX, &out->db);
+}
+
+/* Parses "ca=FILE&cert=FILE&key=FILE": each of them once or not at all; cert and key go together.
+ * */
+static bool parse_files(const char *s, struct pp_redis_address *out)
+{
+    const struct {
+        const char *name;
+        char *to;
+    } files[] = {{"ca=", out->ca}, {"cert=", out->cert}, {"key=", out->key}};
+    for (size_t n; *s; s += n + (s[n] == '&')) {
+        size_t i = 0;
+        n = strcspn(s, "&");
+        while (i < 3 && strncmp(s, files[i].name, strlen(files[i].name)) != 0)
+            i++;
+        size_t skip = i < 3 ? strlen(files[i].name) : 0;
+        if (i == 3 || files[i].to[0] ||
+            !pp_url_unescape(files[i].to, PP_REDIS_FILE_MAX, s + skip, n - skip) || !files[i].to[0])
+            return false;
+    }
+    return (out->cert[0] != '\0') == (out->key[0] != '\0');
+}
+
+/* Parses HOST[:PORT][/DB], and with TLS also [?FILES]. */
+static bool parse_server(const char *s, struct pp_redis_address *out)
+{
+    char db[8] = "";
+    const char *query = out->tls ? strchr(s, '?') : NULL;
+    size_t end = query ? (size_t)(query - s) : strlen(s), n = strcspn(s, "/");
+    n = n < end ? n : end;
+    if (n < end && end - n - 1 >= sizeof db)
+        return false;
+    if (n < end)
+        memcpy(db, s + n + 1, end - n - 1);
+    return parse_place(s, n, DEFAULT_PORT, out->host, &out->port) && parse_db(db, out) &&
+           (!query || parse_files(query + 1, out));
+}
+
+/* Parses HOST[:PORT],.../NAME[/DB], where the hosts are sentinels. */
+static bool parse_sentinels(const char *s, struct pp_redis_address *out)
+{
+    const char *end = s + strcspn(s, "/");
+    for (size_t n; s < end; s += n + (s[n] == ',')) {
+        n = strcspn(s, ",/");
+        if (out->n_sentinels == PP_REDIS_SENTINELS || (s[n] == ',' && s[n + 1] == '/'))
+            return false;
+        struct pp_redis_place *p = &out->sentinels[out->n_sentinels];
+        if (!parse_place(s, n, SENTINEL_PORT, p->host, &p->port))
+            return false;
+        out->n_sentinels++;
+    }
+    size_t n = *end ? strcspn(end + 1, "/") : 0;
+    return out->n_sentinels > 0 && n > 0 && pp_url_unescape(out->master, sizeof out->master, end + 1, n) &&
+           (!end[1 + n] || parse_db(end + n + 2, out));
+}
+
+/* Returns the text behind the scheme, and sets what the scheme says. Returns NULL if it is not one
+ * of Redis. */
+static const char *parse_scheme(const char *url, struct pp_redis_address *out, bool *sentinels)
+{
+    static const struct {
+        const char *text;
+        bool tls, sentinels;
+    } schemes[] = {
+        {"redis://", false, false}, {"rediss://", true, false}, {"redis+sentinel://", false, true}};
+    for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++) {
+        size_t n = strlen(schemes[i].text);
+        if (strncmp(url, schemes[i].text, n) != 0)
+            continue;
+        out->tls = schemes[i].tls;
+        *sentinels = schemes[i].sentinels;
+        return url + n;
+    }
+    return NULL;
 }
 
 enum pp_err pp_redis_parse_url(const char *url, struct pp_redis_address *out)
 {
-    static const char scheme[] = "redis://";
+    bool sentinels = false;
     memset(out, 0, sizeof *out);
-    if (strncmp(url, scheme, sizeof scheme - 1) != 0)
-        return PP_EINVAL;
-    url += sizeof scheme - 1;
-    for (const char *p = url; *p; p++)
+    url = parse_scheme(url, out, &sentinels);
+    for (const char *p = url; p && *p; p++)
         if ((unsigned char)*p <= ' ' || *p == 0x7f)
             return PP_EINVAL;
-    size_t n = strcspn(url, "/");
-    const char *at = memrchr(url, '@', n), *place = at ? at + 1 : url;
+    if (!url)
+        return PP_EINVAL;
+    /* the last '@' before the first '/' ends the login */
+    const char *at = memrchr(url, '@', strcspn(url, "/"));
+    const char *place = at ? at + 1 : url;
     bool ok = (!at || parse_login(url, (size_t)(at - url), out)) &&
-              parse_place(place, n - (size_t)(place - url), out) &&
-              (url[n] == '\0' || url[n + 1] == '\0' || parse_number(url + n + 1, DB_MAX, &out->db));
+              (sentinels ? parse_sentinels(place, out) : parse_server(place, out));
     return ok ? PP_OK : PP_EINVAL;
 }
