@@ -1,10 +1,10 @@
-/* notify.h: tells the service manager (systemd, Type=notify) what the process does: ready, reloading,
- * stopping, a line of status, and that its main loop still runs.
+/* notify.h: tells the service manager (systemd, Type=notify) what the process does: ready,
+ * reloading, stopping, a line of status, and that its main loop still runs.
  *
- * The protocol is that of sd_notify(3): each message is one datagram of lines NAME=VALUE, sent to the
- * socket that the environment variable NOTIFY_SOCKET names. Without this variable no function does
- * anything. A message that can't be sent is dropped: the server must not fail because of it, and
- * systemd reports a service that never gets ready, or whose watchdog ends.
+ * The protocol is that of sd_notify(3): each message is one datagram of lines NAME=VALUE, sent to
+ * the socket that the environment variable NOTIFY_SOCKET names. Without this variable no function
+ * does anything. A message that can't be sent is dropped: the server must not fail because of it,
+ * and systemd reports a service that never gets ready, or whose watchdog ends.
  *
  * All functions must be called on the thread of the main loop. */
 #ifndef PHOTOPOOL_NOTIFY_H
