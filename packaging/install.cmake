@@ -12,7 +12,6 @@ foreach(unit photopool.service photopool@.service)
 endforeach()
 
 # The target `pages`: what the program itself prints, as files.
-find_package(Python3 COMPONENTS Interpreter)
 set(pages ${CMAKE_BINARY_DIR}/packaging)
 set(completions)
 foreach(shell bash zsh fish)
@@ -22,7 +21,7 @@ foreach(shell bash zsh fish)
 endforeach()
 add_custom_command(OUTPUT ${pages}/photopool.1 ${pages}/photopool.yaml.5
                    DEPENDS photopool scripts/manpages CHANGELOG.md
-                   COMMAND Python3::Interpreter -B ${CMAKE_SOURCE_DIR}/scripts/manpages $<TARGET_FILE:photopool> ${pages})
+                   COMMAND ${CMAKE_SOURCE_DIR}/scripts/manpages $<TARGET_FILE:photopool> ${pages})
 add_custom_target(pages DEPENDS photopool ${completions} ${pages}/photopool.1 ${pages}/photopool.yaml.5)
 
 install(TARGETS photopool)
