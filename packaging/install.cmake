@@ -36,11 +36,11 @@ install(FILES ${pages}/photopool.zsh RENAME _photopool DESTINATION ${CMAKE_INSTA
 install(FILES ${pages}/photopool.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 install(FILES ${pages}/photopool.service ${pages}/photopool@.service DESTINATION ${PP_UNIT_DIR})
 install(FILES packaging/systemd/sysusers.conf RENAME photopool.conf DESTINATION lib/sysusers.d)
-install(FILES README.md SECURITY.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES README.md SECURITY.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY configs/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples)
-option(PP_INSTALL_LICENSE "install LICENSE; Debian has debian/copyright instead" ON)
-if(PP_INSTALL_LICENSE)
-  install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+option(PP_DEBIAN "for Debian's package, which makes its own files of licence and changes" OFF)
+if(NOT PP_DEBIAN)
+  install(FILES LICENSE CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 endif()
 # The configuration of this machine stays as it is.
 install(CODE "
