@@ -4,6 +4,8 @@ J ?= $(shell nproc 2>/dev/null || echo 2)
 T ?= 15
 SEEDS ?= 1..100
 MINUTES ?= 10
+PREFIX ?= /usr/local
+sysconfdir ?= /etc
 
 all: build
 
@@ -14,6 +16,15 @@ build: ## build/photopool, release and hardened (also the default)
 	@scripts/setup build
 	@scripts/build build photopool
 	@echo "build/photopool is ready: build/photopool up"
+
+install: ## program, manual pages, completions, units into PREFIX (make install PREFIX=/usr/local DESTDIR=)
+	@scripts/setup build pages
+	@scripts/build build photopool pages -DCMAKE_INSTALL_PREFIX=$(PREFIX) -DCMAKE_INSTALL_SYSCONFDIR=$(sysconfdir)
+	@DESTDIR=$(abspath $(DESTDIR)) cmake --install build --strip
+
+deb: ## build/deb/photopool_VERSION_ARCH.deb, checked by lintian
+	@scripts/setup build pages deb
+	@packaging/deb
 
 demo: ## fetch real photographs from 40 hosts of all kinds, and look at the result
 	@scripts/setup build demo
@@ -67,4 +78,4 @@ fuzz: ## every fuzz target for T seconds (make fuzz T=600)
 clean: ## remove what was built
 	rm -rf build build-*
 
-.PHONY: all help build demo fleet test test-long sim sim-check bench lint format fuzz clean
+.PHONY: all help build install deb demo fleet test test-long sim sim-check bench lint format fuzz clean

@@ -4,7 +4,8 @@
  * Signals: the first SIGTERM or SIGINT drains: the process accepts and claims nothing new and
  * finishes what is in flight. The second stops the process at once; its claims end when their
  * leases end. SIGHUP reads the configuration again; from a terminal that was closed it acts like
- * SIGTERM. `photopool drain` acts like the first SIGTERM. */
+ * SIGTERM. `photopool drain` acts like the first SIGTERM. A service manager hears of all this
+ * (notify.h). */
 #include <curl/curl.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +21,7 @@
 #include "config/config.h"
 #include "config/params.h"
 #include "format/json_out.h"
+#include "notify.h"
 #include "wire_parts.h"
 
 static const char up_usage[] =
@@ -77,6 +79,8 @@ enum { N_ROLES = sizeof(role_names) / sizeof(*role_names) };
 #define EVENT_MAX (256u << 10)
 /* The same error of a reload is logged at most once in this time. */
 #define REFUSED_MS 60000
+/* After worker.drain, the answers in flight and the close of the stores take at most this long. */
+#define CLOSE_MS 60000
 
 struct server_command {
     const char *name, *usage;
@@ -103,6 +107,7 @@ struct server {
     struct pp_loop *loop;
     struct pp_signals *signals;
     struct pp_wire *wire;
+    struct pp_notify notify;
     bool stopping;
     /* started in a terminal, and not by nohup: the process ends when the terminal is closed */
     bool in_terminal;
@@ -122,6 +127,8 @@ static void stop(struct server *s)
     }
     s->stopping = true;
     pp_log(s->log, PP_LOG_INFO, "draining: a second signal stops at once", NULL);
+    pp_notify_stopping(&s->notify, (s->newer ? s->newer : s->config)->worker.drain_ms + CLOSE_MS,
+                       "draining: finishes what is in flight");
     pp_wire_drain(s->wire, drained, s);
 }
 
@@ -190,6 +197,19 @@ static void say_refused(struct server *s, const char *error)
     s->refusals = 0;
 }
 
+/* Tells the service manager that the server runs, and what went wrong in the last reload. */
+static void notify_ready(struct server *s)
+{
+    char status[sizeof(s->refused) + 100];
+
+    if (s->refused[0] == '\0')
+        snprintf(status, sizeof(status), "running, roles %s, port %u", s->roles_text ? s->roles_text : "all",
+                 pp_wire_port(s->wire));
+    else
+        snprintf(status, sizeof(status), "running, configuration not reloaded: %s", s->refused);
+    pp_notify_ready(&s->notify, status);
+}
+
 static void reload(struct server *s)
 {
     const struct pp_config *in_force = s->newer ? s->newer : s->config;
@@ -231,9 +251,13 @@ static bool has_terminal(void)
 static void on_signal(void *data, int signo)
 {
     struct server *s = data;
-    if (signo == SIGHUP && (!s->in_terminal || has_terminal()))
+    if (signo == SIGHUP && (!s->in_terminal || has_terminal())) {
+        if (!s->stopping)
+            pp_notify_reloading(&s->notify);
         reload(s);
-    else if (signo != SIGHUP || !s->stopping)
+        if (!s->stopping)
+            notify_ready(s);
+    } else if (signo != SIGHUP || !s->stopping)
         stop(s);
 }
 
@@ -379,6 +403,8 @@ static int open_server(struct server *s)
     }
     if (s->roles & PP_ROLE_WORKER)
         pp_wire_on_drain(s->wire, on_drain, s);
+    if (pp_notify_open(&s->notify, s->loop) != PP_OK)
+        pp_log(s->log, PP_LOG_WARN, "the service manager hears nothing: NOTIFY_SOCKET can't be used", NULL);
     return 0;
 }
 
@@ -387,6 +413,7 @@ static void close_server(struct server *s)
     bool ran = s->wire != NULL;
 
     pp_wire_close(s->wire);
+    pp_notify_close(&s->notify);
     if (s->signals)
         pp_signals_close(s->signals);
     if (s->loop)
@@ -426,13 +453,14 @@ static void say_ready(const struct server *s)
 
 static int run(const struct server_command *command, int argc, char **argv)
 {
-    struct server s = {.command = command};
+    struct server s = {.command = command, .notify.fd = -1};
     int status = load(&s, argc, argv);
 
     if (status < 0) {
         status = open_server(&s);
         if (status == 0) {
             say_ready(&s);
+            notify_ready(&s);
             pp_loop_run(s.loop);
         }
         close_server(&s);

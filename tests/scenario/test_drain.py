@@ -3,15 +3,17 @@
 """Signals and configuration. After SIGTERM photopool must finish the transfers in flight, hand all
 others back uncounted after worker.drain, and exit with 0; a second signal must stop it at once;
 SIGHUP must apply clients.rpm. With a wrong configuration it must exit with 2 and name file, line,
-key and what is allowed.
+key and what is allowed. A service manager must hear of all this, as sd_notify(3) says.
 """
 import fcntl
 import os
 import pty
 import re
 import signal
+import socket
 import subprocess
 import termios
+import threading
 
 from harness import PHOTOPOOL, SLOW, Origin, Pool, check, outcomes, same, scenario, time, wait_until
 
@@ -29,6 +31,42 @@ def hosts(origin, host, n):
     two requests until it has answered.
     """
     return [{"id": f"{host}{i}", "photos": [origin.url(f"{host}{i}.example", f"/{i}.jpg")]} for i in range(n)]
+
+
+class Manager:
+    """A service manager: processes that start while it is there report to it, as to systemd."""
+
+    def __init__(self, case):
+        self.heard = []  # the datagrams, without WATCHDOG=1
+        self.watchdogs = 0
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(case.path("notify"))
+        os.environ.update({"NOTIFY_SOCKET": case.path("notify"), "WATCHDOG_USEC": "500000"})
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self):
+        while True:
+            text = self.socket.recv(4096).decode()
+            if text == "WATCHDOG=1":
+                self.watchdogs += 1
+            else:
+                self.heard.append(text)
+
+    def hears(self, *patterns):
+        """Waits for as many datagrams, and compares them with the regular expressions."""
+        wait_until(lambda: len(self.heard) >= len(patterns), 10, lambda: f"{len(patterns)} messages: {self.heard}")
+        heard, self.heard = self.heard[:len(patterns)], self.heard[len(patterns):]
+        check(all(re.fullmatch(p, h) for p, h in zip(patterns, heard)), f"heard {heard}, not {patterns}")
+
+    def leave(self):
+        for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC"):
+            del os.environ[name]
+
+
+RELOADING = r"RELOADING=1\nMONOTONIC_USEC=\d+"
+READY = r"READY=1\nSTATUS=running, roles all, port \d+"
+REFUSED = r"READY=1\nSTATUS=running, configuration not reloaded: .+"
+STOPPING = r"STOPPING=1\nEXTEND_TIMEOUT_USEC=90000000\nSTATUS=draining: .+"
 
 
 def finishes(case):
@@ -120,13 +158,17 @@ def reload(case):
     """SIGHUP raises clients.rpm while a client waits for a permit: the client must continue."""
     origin = Origin(case, hosts="*.example delay=5 bytes=1000")
     pool = Pool(case, origin=origin, config={"clients.rpm": 20})
+    manager = Manager(case)
     pool.start()
+    manager.hears(READY)
+    wait_until(lambda: manager.watchdogs >= 2, 10, "it reports that its loop runs")
     batch = pool.submit("42", items(origin, "a", 60))
     wait_until(lambda: pool.batch(batch)["photos"]["stored"] == 20, 20, "a minute's worth is stored")
     pool.config.update({"clients.rpm": 50, "worker.lease": "20s"})
     pool.write_config()
     pool.signal(signal.SIGHUP)
     wait_until(lambda: "configuration reloaded" in pool.text(), 10, "the log says that the configuration was reloaded")
+    manager.hears(RELOADING, READY)
     same(re.findall(r"only after a restart parameter=(\S+)", pool.text()), ["worker.lease"], "parameters that need a restart")
     same(re.findall(r"in force now parameter=(.+)", pool.text()), ["clients.rpm from=20 to=50"], "parameters that have changed")
     wait_until(lambda: pool.batch(batch)["photos"]["stored"] == 50, 20, lambda: f"the new limit is used: {pool.batch(batch)['photos']}")
@@ -140,19 +182,25 @@ def reload(case):
         f.write("clients:\n  rpm: many\n")
     pool.signal(signal.SIGHUP)
     wait_until(lambda: "not reloaded" in pool.text(), 10, "a bad file is refused")
+    manager.hears(RELOADING, REFUSED)
     pool.signal(signal.SIGHUP)  # the log says the same error once a minute at most
+    manager.hears(RELOADING, REFUSED)
     check(pool.ready(), "it keeps its configuration")
     with open(pool.config_file, "w", encoding="utf-8"):
         pass
     pool.signal(signal.SIGHUP)
     wait_until(lambda: "is empty" in pool.text(), 10, "an empty file is refused")
+    manager.hears(RELOADING, REFUSED)
     same(pool.text().count("not reloaded"), 2, "lines about reloads that were refused")
     pool.config["clients.rpm"] = None
     pool.write_config()
     pool.signal(signal.SIGHUP)
     pool.wait_finished(batch, 20)
     same(pool.batch(other)["photos"]["stored"], 15, "photos of the client with a limit of its own")
+    manager.hears(RELOADING, READY)
     pool.stop()
+    manager.hears(STOPPING)
+    manager.leave()
 
 
 def closed_terminal(case):
