@@ -13,14 +13,25 @@
 
 #include "runtime/loop.h"
 
+struct ssl_st;
+struct pp_tls_context;
+
 struct pp_hc {
     struct pp_loop *loop;
     int fd;
+    struct ssl_st *ssl; /* NULL: plain */
     char *in; /* the bytes that have been received */
     /* n: number of bytes in `in`. cap: allocated size of `in`. at: where the next answer begins. */
     size_t n, cap, at;
     bool ended, reset;
 };
+
+/* Returns true if the environment has PP_TEST_TLS: then all clients and the servers of the tests
+ * speak TLS. */
+bool pp_hc_tls(void);
+/* Returns a context for a test's server with a new certificate, if pp_hc_tls(), else NULL. The
+ * caller owns it. */
+struct pp_tls_context *pp_hc_tls_context(void);
 
 struct pp_hc_answer {
     int status;

@@ -51,5 +51,7 @@ int pp_origin_nth(const struct pp_origin_conn *c);
 enum pp_test_cert { PP_CERT_GOOD, PP_CERT_OTHER_NAME, PP_CERT_EXPIRED, PP_CERT_SELF_SIGNED };
 SSL_CTX *pp_test_tls(const char *host, enum pp_test_cert kind);
 const char *pp_test_ca_file(void);
+/* Writes the certificate and the key of `tls` to these files, in PEM form. */
+void pp_test_tls_write(const SSL_CTX *tls, const char *cert, const char *key);
 
 #endif

@@ -98,3 +98,15 @@ SSL_CTX *pp_test_tls(const char *host, enum pp_test_cert kind)
     EVP_PKEY_free(key);
     return ctx;
 }
+
+void pp_test_tls_write(const SSL_CTX *tls, const char *cert, const char *key)
+{
+    FILE *f = fopen(cert, "w");
+    assert_non_null(f);
+    assert_int_equal(PEM_write_X509(f, SSL_CTX_get0_certificate(tls)), 1);
+    (void)fclose(f);
+    f = fopen(key, "w");
+    assert_non_null(f);
+    assert_int_equal(PEM_write_PrivateKey(f, SSL_CTX_get0_privatekey(tls), NULL, NULL, 0, NULL, NULL), 1);
+    (void)fclose(f);
+}
