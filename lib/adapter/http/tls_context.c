@@ -91,16 +91,16 @@ static bool readable(const char *path)
     return ok;
 }
 
-/* Returns OpenSSL's reason for the last error. */
+/* Returns OpenSSL's reason for the first error. */
 static const char *reason(void)
 {
-    const char *text = ERR_reason_error_string(ERR_peek_last_error());
+    const char *text = ERR_reason_error_string(ERR_peek_error());
     return text ? text : "unknown reason";
 }
 
-static bool last_error_is(int lib, int code)
+static bool first_error_is(int lib, int code)
 {
-    unsigned long err = ERR_peek_last_error();
+    unsigned long err = ERR_peek_error();
     return ERR_GET_LIB(err) == lib && ERR_GET_REASON(err) == code;
 }
 
@@ -112,7 +112,7 @@ static enum pp_err read_cert(SSL_CTX *ssl, const char *path, struct pp_tls_probl
                     strerror(errno));
     if (SSL_CTX_use_certificate_chain_file(ssl, path) == 1)
         return PP_OK;
-    if (last_error_is(ERR_LIB_PEM, PEM_R_NO_START_LINE))
+    if (first_error_is(ERR_LIB_PEM, PEM_R_NO_START_LINE))
         return fail(problem, false,
                     "has no certificate in PEM form; name the file with the server's certificate, then those "
                     "of its authorities");
@@ -129,7 +129,7 @@ static enum pp_err read_key(SSL_CTX *ssl, const char *path, struct pp_tls_proble
                     strerror(errno));
     if (SSL_CTX_use_PrivateKey_file(ssl, path, SSL_FILETYPE_PEM) == 1)
         return SSL_CTX_check_private_key(ssl) == 1 ? PP_OK : fail(problem, true, mismatch);
-    if (last_error_is(ERR_LIB_X509, X509_R_KEY_VALUES_MISMATCH))
+    if (first_error_is(ERR_LIB_X509, X509_R_KEY_VALUES_MISMATCH))
         return fail(problem, true, mismatch);
     return fail(problem, true, "has no private key in PEM form without a password; decrypt it with: openssl pkey");
 }
