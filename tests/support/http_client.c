@@ -16,6 +16,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -110,6 +111,16 @@ void pp_hc_open(struct pp_hc *c, struct pp_loop *loop, const char *source, uint1
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     assert_int_equal(fcntl(c->fd, F_SETFL, O_NONBLOCK), 0);
     c->ssl = pp_hc_tls() ? open_tls(c->fd) : NULL;
+}
+
+void pp_hc_open_unix(struct pp_hc *c, struct pp_loop *loop, const char *path)
+{
+    struct sockaddr_un un = {.sun_family = AF_UNIX};
+    *c = (struct pp_hc){.loop = loop, .fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    assert_true(c->fd >= 0);
+    assert_true(snprintf(un.sun_path, sizeof un.sun_path, "%s", path) < (int)sizeof un.sun_path);
+    assert_int_equal(connect(c->fd, (struct sockaddr *)&un, sizeof un), 0);
+    assert_int_equal(fcntl(c->fd, F_SETFL, O_NONBLOCK), 0);
 }
 
 void pp_hc_close(struct pp_hc *c)

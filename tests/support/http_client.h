@@ -45,6 +45,8 @@ struct pp_hc_answer {
 /* Connects from `source`, an IPv4 address of this machine (NULL: any address), to 127.0.0.1:port.
  * Does not turn the loop. */
 void pp_hc_open(struct pp_hc *c, struct pp_loop *loop, const char *source, uint16_t port);
+/* Connects to a unix socket. Does not turn the loop. */
+void pp_hc_open_unix(struct pp_hc *c, struct pp_loop *loop, const char *path);
 void pp_hc_close(struct pp_hc *c);
 /* Sends all bytes. If the connection has ended, stops without an error. */
 void pp_hc_send(struct pp_hc *c, const void *p, size_t n);

@@ -64,6 +64,9 @@ static void a_reload_loses_neither_keys_nor_the_file(void **state)
         {"clients.rpm: 5\n", "# a comment\n", "is empty"},
         {"clients.rpm: 5\n", "clients.rpm: 6\n", NULL},
         {"clients.rpm: 5\n", KEYS, NULL},
+        {"http.tls: {cert: a, key: b}\n", "clients.rpm: 6\n", "http.tls.cert: is not set any more"},
+        {"http.tls: {cert: a, key: b}\n", "http.tls: {cert: c, key: b}\n", NULL},
+        {"clients.rpm: 6\n", "http.tls: {cert: a, key: b}\n", NULL},
         {"", "clients.rpm: 6\n", NULL},
         {"", "", NULL},
     };
