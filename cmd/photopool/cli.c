@@ -25,7 +25,8 @@ static const char shared_help[] =
     "  --server URL          http://, https:// or unix:PATH; default PHOTOPOOL_SERVER, then\n"
     "                        " DEFAULT_SERVER "\n"
     "  --key-file FILE       the API key is in FILE; default: PHOTOPOOL_KEY\n"
-    "  --ca-file FILE        authorities to trust for https, in PEM form; default PHOTOPOOL_CA_FILE, then the\n"
+    "  --ca-file FILE        authorities to trust for https, in PEM form; default PHOTOPOOL_CA_FILE, then "
+    "the\n"
     "                        system's\n" OUTPUT_HELP;
 
 int pp_cli_usage(const struct pp_cli *cli, const char *fmt, ...)

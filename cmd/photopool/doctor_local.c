@@ -320,8 +320,8 @@ void pp_doctor_certificates(struct pp_doctor *d)
         return;
     enum pp_err err = pp_wire_check_tls(d->config, &error);
     if (error.text[0])
-        pp_doctor_add(d, "certificates", err == PP_OK ? PP_DOCTOR_WARN : PP_DOCTOR_FAIL, "do as it says", "%s",
-                      error.text);
+        pp_doctor_add(d, "certificates", err == PP_OK ? PP_DOCTOR_WARN : PP_DOCTOR_FAIL, "do as it says",
+                      "%s", error.text);
     else
         pp_doctor_add(d, "certificates", PP_DOCTOR_OK, NULL, "http.tls.cert %s", d->config->http.tls.cert);
 }

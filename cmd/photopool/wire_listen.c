@@ -80,12 +80,11 @@ static enum pp_err explain(const struct pp_config *c, enum pp_err err, struct pp
                                err == PP_EBUSY ? "a server listens there; stop it or choose another file "
                                                  "with --set http.listen=unix:PATH"
                                                : "no socket can be made there; the log says why");
-    return pp_wire_explain(error, err, "http.listen %s%s%s:%u: %s", v6 ? "[" : "", at->host, v6 ? "]" : "",
-                           at->port,
-                           err == PP_EBUSY
-                               ? "address already in use; stop the other process or choose another "
-                                 "with --set http.listen=HOST:PORT"
-                               : pp_err_text(err));
+    return pp_wire_explain(
+        error, err, "http.listen %s%s%s:%u: %s", v6 ? "[" : "", at->host, v6 ? "]" : "", at->port,
+        err == PP_EBUSY ? "address already in use; stop the other process or choose another "
+                          "with --set http.listen=HOST:PORT"
+                        : pp_err_text(err));
 }
 
 enum pp_err pp_wire_listen(struct pp_loop *loop, const struct pp_config *c,

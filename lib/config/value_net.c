@@ -101,7 +101,8 @@ void pp_put_listen(const struct pp_put *put, const void *field)
     if (listen->unix_path[0])
         snprintf(text, sizeof text, UNIX_PREFIX "%s", listen->unix_path);
     else
-        snprintf(text, sizeof text, strchr(listen->host, ':') ? "[%s]:%u" : "%s:%u", listen->host, listen->port);
+        snprintf(text, sizeof text, strchr(listen->host, ':') ? "[%s]:%u" : "%s:%u", listen->host,
+                 listen->port);
     pp_put_text(put, text);
 }
 

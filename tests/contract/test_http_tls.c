@@ -187,13 +187,15 @@ static void alpn(void **state)
 {
     static const struct {
         const char *offer, *chosen; /* chosen "": none; NULL: refused */
-    } cases[] = {{"", ""}, {"\x08http/1.1", "http/1.1"}, {"\x02h2\x08http/1.1", "http/1.1"}, {"\x02h2", NULL}};
+    } cases[] = {
+        {"", ""}, {"\x08http/1.1", "http/1.1"}, {"\x02h2\x08http/1.1", "http/1.1"}, {"\x02h2", NULL}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const unsigned char *chosen;
         unsigned n;
         struct client c;
         begin(&c, *state);
-        SSL_CTX_set_alpn_protos(c.ctx, (const unsigned char *)cases[i].offer, (unsigned)strlen(cases[i].offer));
+        SSL_CTX_set_alpn_protos(c.ctx, (const unsigned char *)cases[i].offer,
+                                (unsigned)strlen(cases[i].offer));
         prepare(&c);
         assert_int_equal(shake(&c), cases[i].chosen ? 0 : SSL_R_TLSV1_ALERT_NO_APPLICATION_PROTOCOL);
         if (cases[i].chosen) {
@@ -354,8 +356,10 @@ static void pipelined_and_continued(void **state)
     struct pp_hc c;
     struct pp_hc_answer a;
     pp_hc_open(&c, ((struct pp_echo *)*state)->loop, NULL, ((struct pp_echo *)*state)->port);
-    pp_hc_puts(&c, "GET /big?70000 HTTP/1.1\r\nHost: a\r\n\r\nPOST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n"
-                   "\r\nabcGET /echo HTTP/1.1\r\nHost: a\r\n\r\n");
+    pp_hc_puts(
+        &c,
+        "GET /big?70000 HTTP/1.1\r\nHost: a\r\n\r\nPOST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n"
+        "\r\nabcGET /echo HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_true(pp_hc_read(&c, &a, false));
     assert_int_equal(a.body_n, 70000);
     assert_true(pp_hc_read(&c, &a, false));
@@ -380,7 +384,8 @@ static void long_bodies(void **state)
         struct pp_hc_answer a;
         char head[200];
         pp_hc_open(&c, e->loop, NULL, e->port);
-        snprintf(head, sizeof head, "GET /%s?%d HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", paths[i], LONG);
+        snprintf(head, sizeof head, "GET /%s?%d HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", paths[i],
+                 LONG);
         pp_hc_puts(&c, head);
         be_read(&c);
         assert_true(pp_hc_read(&c, &a, false));

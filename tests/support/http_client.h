@@ -20,7 +20,7 @@ struct pp_hc {
     struct pp_loop *loop;
     int fd;
     struct ssl_st *ssl; /* NULL: plain */
-    char *in; /* the bytes that have been received */
+    char *in;           /* the bytes that have been received */
     /* n: number of bytes in `in`. cap: allocated size of `in`. at: where the next answer begins. */
     size_t n, cap, at;
     bool ended, reset;

@@ -189,7 +189,8 @@ static void the_table_is_sound(void **state)
         char env[96], other[96];
         const char *dot = strchr(p[i].name, '.');
         assert_non_null(dot);
-        assert_null(strchr(dot + 1, '.'));
+        const char *second = strchr(dot + 1, '.');
+        assert_true(!second || !strchr(second + 1, '.'));
         assert_true(strlen(p[i].name) < 60 && *p[i].help && strchr(p[i].help, '.'));
         size_t len = (size_t)(dot - p[i].name);
         if (strlen(s[section].name) != len || strncmp(s[section].name, p[i].name, len))
@@ -359,6 +360,7 @@ static void the_strongest_source_wins(void **state)
 static void every_parameter_has_every_source(void **state)
 {
     (void)state;
+    static const char pair[] = "http.tls: {cert: a, key: b}\n"; /* neither goes without the other */
     size_t n;
     const struct pp_param *p = pp_params(&n);
     for (size_t i = 0; i < n; i++) {
@@ -378,7 +380,7 @@ static void every_parameter_has_every_source(void **state)
         snprintf(text[3], sizeof text[3], "%s=%s", p[i].name, literal);
         for (int s = 0; s < 4; s++) {
             struct pp_config *cfg =
-                must_load(s < 2 ? text[s] : NULL, s == 2 ? text[2] : NULL, s == 3 ? text[3] : NULL);
+                must_load(s < 2 ? text[s] : pair, s == 2 ? text[2] : NULL, s == 3 ? text[3] : NULL);
             assert_int_equal(cfg->origin[i].source, s < 2    ? PP_SOURCE_FILE
                                                     : s == 2 ? PP_SOURCE_ENV
                                                              : PP_SOURCE_FLAG);
@@ -436,7 +438,8 @@ static void values(void **state)
         {"http.listen=unix:a:80", "\"unix:a:80\""},
         {"http.listen=unix:", NULL},
         {"http.listen=unix:"
-         "/0123456789/0123456789/0123456789/0123456789/0123456789/0123456789/0123456789/0123456789/0123456789",
+         "/0123456789/0123456789/0123456789/0123456789/0123456789/0123456789/0123456789/0123456789/0123456789"
+         "/0123456789",
          NULL},
         {"http.listen=::1:80", NULL},
         {"http.listen=:80", NULL},
@@ -770,7 +773,7 @@ static void prints_are_read_back(void **state)
             char value[600], line[700];
             value_of(cfg, p[j].name, value, sizeof value);
             snprintf(line, sizeof line, "%s: %s\n", p[j].name, value);
-            if (strcmp(p[j].name, "worker.tiers"))
+            if (strcmp(p[j].name, "worker.tiers") && strncmp(p[j].name, "http.tls.", 9))
                 pp_config_free(must_load(line, NULL, NULL));
         }
         pp_config_free(cfg);

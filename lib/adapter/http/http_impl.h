@@ -141,13 +141,13 @@ struct pp_http {
     struct pp_http_handler handler;
     uv_poll_t listener; /* watches listen_fd; open while listen_fd is not -1 */
     int listen_fd;
-    char *unix_path; /* the file of the listening unix socket; NULL: none */
+    char *unix_path;       /* the file of the listening unix socket; NULL: none */
     struct stat unix_file; /* what stat() says of it */
     /* New connections speak TLS with this context; NULL: they are plain. */
     struct pp_tls_context *tls;
-    char *decrypted; /* all connections share this buffer for decrypted bytes; NULL: no TLS yet */
-    bool unread;                   /* it has to read what came before it accepts more in this turn */
-    bool accept_waits;             /* the server does not accept, for want of descriptors or memory */
+    char *decrypted;   /* all connections share this buffer for decrypted bytes; NULL: no TLS yet */
+    bool unread;       /* it has to read what came before it accepts more in this turn */
+    bool accept_waits; /* the server does not accept, for want of descriptors or memory */
     struct pp_timer *accept_timer; /* ends accept_waits */
     bool accept_logged;            /* the log has said so, at accept_logged_ms */
     int64_t accept_logged_ms;

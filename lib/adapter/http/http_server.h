@@ -44,8 +44,8 @@ struct pp_tls_context;
 
 /* The options of a server. 0 or NULL stands for the default that each comment names. */
 struct pp_http_options {
-    const char *host;          /* address to listen on, numeric or "localhost"; default 127.0.0.1; copied */
-    uint16_t port;             /* port to listen on; 0: any free port, which ops->port returns */
+    const char *host; /* address to listen on, numeric or "localhost"; default 127.0.0.1; copied */
+    uint16_t port;    /* port to listen on; 0: any free port, which ops->port returns */
     /* The path of a unix socket to listen on instead; copied. NULL: host and port. The server makes
      * the file with mode 0660, in place of one that nobody listens on, and removes it when it stops
      * listening. All its callers count as one address, "unix". */

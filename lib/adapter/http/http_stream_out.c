@@ -106,7 +106,8 @@ static void gather(struct gathered *g, bool frame, struct pp_piece *const *piece
 /* Offers pieces[0..n) to the kernel. Sets `*i` to the number of pieces that the kernel has accepted
  * whole, and `*at` to the bytes accepted of the next piece. Returns false if the connection is
  * broken. */
-static bool offer(struct pp_conn *c, bool frame, struct pp_piece *const *pieces, size_t n, size_t *i, size_t *at)
+static bool offer(struct pp_conn *c, bool frame, struct pp_piece *const *pieces, size_t n, size_t *i,
+                  size_t *at)
 {
     struct gathered g;
     *i = *at = 0;

@@ -131,7 +131,8 @@ static enum pp_err read_key(SSL_CTX *ssl, const char *path, struct pp_tls_proble
         return SSL_CTX_check_private_key(ssl) == 1 ? PP_OK : fail(problem, true, mismatch);
     if (first_error_is(ERR_LIB_X509, X509_R_KEY_VALUES_MISMATCH))
         return fail(problem, true, mismatch);
-    return fail(problem, true, "has no private key in PEM form without a password; decrypt it with: openssl pkey");
+    return fail(problem, true,
+                "has no private key in PEM form without a password; decrypt it with: openssl pkey");
 }
 
 /* Writes a warning if the certificate is not valid now, else "". */
