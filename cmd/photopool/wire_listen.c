@@ -1,4 +1,5 @@
-/* wire_listen.c: opens the HTTP server where http.listen says, with the certificate of http.tls.cert. */
+/* wire_listen.c: opens the HTTP server where http.listen says, with the certificate of
+ * http.tls.cert. */
 #include <stdio.h>
 #include <string.h>
 

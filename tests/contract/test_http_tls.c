@@ -13,6 +13,7 @@
 #include "adapter/http/tls_context.h"
 #include "raw_origin.h"
 #include "suite_http_kit.h"
+#include "suite_stream_kit.h"
 
 #define HOST "photopool.test"
 
@@ -429,6 +430,31 @@ static void gone_while_reading(void **state)
     }
 }
 
+/* A stream whose client reads late gets all pieces, then close_notify. The bound of the queue counts
+ * ciphertext, too. */
+static void streams(void **state)
+{
+    enum { BOUND = 256 << 10 };
+    const struct pp_http_options o = {.max_stream_bytes = BOUND};
+    struct pp_kit *k = pp_kit_open(&o);
+    struct pp_piece *piece = pp_kit_piece(PP_KIT_CHUNK, 1);
+    struct pp_hc c;
+    (void)state;
+    struct pp_kit_stream *s = pp_kit_events(k, &c);
+    size_t n = pp_kit_fill_up(s, piece);
+    assert_in_range(pp_kit_pending(s), BOUND - 2 * PP_KIT_CHUNK, BOUND);
+    pp_kit_end(s, PP_WS_NORMAL, NULL);
+    pp_hc_wait_end(&c);
+    assert_false(c.reset);
+    assert_int_equal(c.n - c.at, n * PP_KIT_CHUNK);
+    for (size_t i = 0; i < n; i++)
+        assert_memory_equal(c.in + c.at + i * PP_KIT_CHUNK, piece->bytes, PP_KIT_CHUNK);
+    pp_hc_close(&c);
+    pp_kit_wait_closed(s);
+    pp_kit_close(k);
+    pp_piece_unref(piece);
+}
+
 /* --- the certificate --- */
 
 /* Makes a certificate for HOST and its key, in files whose names begin with `name`. */
@@ -531,6 +557,7 @@ int main(void)
         TEST(pipelined_and_continued),
         TEST(long_bodies),
         TEST(gone_while_reading),
+        cmocka_unit_test(streams),
         TEST(another_certificate),
         cmocka_unit_test(files_that_can_not_be_used),
     };

@@ -215,8 +215,9 @@ static void skip(uv_buf_t *buf, size_t *n)
     *n -= step;
 }
 
-/* Queues the bytes of head and body that pp_conn_try_write() did not accept. `conn` is NULL for "100
- * Continue". If `release` is set, the body is borrowed until release(release_data), else copied. */
+/* Queues the bytes of head and body that pp_conn_try_write() did not accept. `conn` is NULL for
+ * "100 Continue". If `release` is set, the body is borrowed until release(release_data), else
+ * copied. */
 static bool queue_rest(struct pp_conn *c, struct pp_conn *conn, uv_buf_t bufs[2], void (*release)(void *data),
                        void *release_data)
 {

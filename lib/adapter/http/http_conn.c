@@ -370,8 +370,8 @@ void pp_conn_open(struct pp_conn *c, int fd, const struct sockaddr_storage *sa)
     c->state = PP_CONN_CLOSING;
     s->live++;
     s->stats.accepted_total++;
-    /* libuv only reads from and writes to the socket, so a unix socket is as good as one of TCP; the
-     * kernel refuses TCP's options on it. */
+    /* libuv only reads from and writes to the socket, so a unix socket is as good as one of TCP;
+     * the kernel refuses TCP's options on it. */
     uv_tcp_init(pp_loop_uv(s->loop), &c->tcp); /* this call can not fail */
     bool ok = uv_tcp_open(&c->tcp, fd) == 0;
     if (!ok)

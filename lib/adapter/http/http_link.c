@@ -36,10 +36,11 @@ size_t pp_conn_unsent(const struct pp_conn *c)
 
 void pp_conn_shut(struct pp_conn *c)
 {
+    uv_os_fd_t fd;
     if (c->tls)
         pp_tls_shut(c->tls);
-    else
-        shutdown(pp_conn_fd(c), SHUT_WR);
+    else if (uv_fileno((const uv_handle_t *)&c->tcp, &fd) == 0)
+        shutdown(fd, SHUT_WR);
 }
 
 void pp_conn_say_bye(struct pp_conn *c)

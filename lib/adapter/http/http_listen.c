@@ -26,7 +26,7 @@ enum {
      * are read in between. With fewer, a caller that connects in a storm of connections waits for
      * more turns than the storm is worth: with 64, twice as long. */
     ACCEPTS_A_TURN = 256,
-    /* With TLS, each connection costs a signature, up to 1 ms of work, when its first bytes come. */
+    /* With TLS, each connection costs a signature, up to 1 ms, when its first bytes come. */
     TLS_ACCEPTS_A_TURN = 16,
     UNIX_MODE = 0660,
     RETRY_MS = 1000,
@@ -141,8 +141,8 @@ static int open_unix(struct pp_http *s)
     if (err != 0)
         return err;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    /* fchmod() sets the mode that bind() gives the file, less the umask; chmod() adds what the umask
-     * has removed. Nobody can connect before listen(). */
+    /* fchmod() sets the mode that bind() gives the file, less the umask; chmod() adds what the
+     * umask has removed. Nobody can connect before listen(). */
     if (fd >= 0 && fchmod(fd, UNIX_MODE) == 0 && bind(fd, (struct sockaddr *)&un, sizeof un) == 0) {
         if (chmod(s->unix_path, UNIX_MODE) == 0 && stat(s->unix_path, &s->unix_file) == 0 &&
             listen(fd, BACKLOG) == 0)

@@ -1,7 +1,8 @@
 /* http_server.h: the HTTP/1.1 server that implements the port photopool/port/http_server.h.
  *
- *   socket -> [limits by address] -> [tls] -> [http_head] -> [http_body: framing, gzip] -> handler->handle()
- *          <- [tls] <- [http_answer: head, body, back-pressure] <------------------------- ops->reply()
+ *   socket -> [limits by address] -> [tls] -> [http_head] -> [http_body: framing, gzip]
+ *                                                                  -> handler->handle()
+ *          <- [tls] <- [http_answer: head, body, back-pressure]    <- ops->reply()
  *
  * Why not libwebsockets: release 4.1 reads Content-Length with atoll(), ends lines at a bare LF,
  * knows neither chunked request bodies nor Expect (lib/roles/http/server/server.c,

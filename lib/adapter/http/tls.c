@@ -30,7 +30,7 @@ struct pp_tls {
     bool shut;              /* pp_tls_shut() was called */
 };
 
-struct flight {
+struct tls_flight {
     uv_write_t write;
     struct pp_tls *tls;
     char bytes[];
@@ -58,7 +58,7 @@ static void on_landed(uv_write_t *write, int status);
 /* Lets libuv send the bytes. Returns 0, or an error of libuv. */
 static int fly(struct pp_tls *t, const char *p, size_t n)
 {
-    struct flight *f = malloc(sizeof *f + n);
+    struct tls_flight *f = malloc(sizeof *f + n);
     if (!f)
         return UV_ENOMEM;
     f->tls = t;
@@ -261,7 +261,7 @@ static void go_on(struct pp_tls *t)
 
 static void on_landed(uv_write_t *write, int status)
 {
-    struct flight *f = pp_container_of(write, struct flight, write);
+    struct tls_flight *f = pp_container_of(write, struct tls_flight, write);
     struct pp_tls *t = f->tls;
     pp_assert(t->flights > 0, "a flight lands twice");
     free(f);
