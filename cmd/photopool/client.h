@@ -45,8 +45,8 @@ struct pp_answer {
 };
 
 /* Opens cli->client, unless it is open. The key comes from cli->key_file or PHOTOPOOL_KEY, the
- * authorities for https from cli->ca_file, PHOTOPOOL_CA_FILE or the system. Returns PP_EXIT_DONE, or
- * an exit code after a message. */
+ * authorities for https from cli->ca_file, PHOTOPOOL_CA_FILE or the system. Returns PP_EXIT_DONE,
+ * or an exit code after a message. */
 int pp_client_open(struct pp_cli *cli);
 /* Closes the client if it is open, flushes standard output, and returns the exit code: `code`, or
  * PP_EXIT_FAILED if the output could not be written. */

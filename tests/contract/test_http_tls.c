@@ -430,8 +430,8 @@ static void gone_while_reading(void **state)
     }
 }
 
-/* A stream whose client reads late gets all pieces, then close_notify. The bound of the queue counts
- * ciphertext, too. */
+/* A stream whose client reads late gets all pieces, then close_notify. The bound of the queue
+ * counts ciphertext, too. */
 static void streams(void **state)
 {
     enum { BOUND = 256 << 10 };

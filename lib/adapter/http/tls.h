@@ -66,8 +66,8 @@ ssize_t pp_tls_read(struct pp_tls *t, const char *p, size_t n, char *out, bool *
  * another negative error of libuv: the connection is broken. */
 int pp_tls_try_write(struct pp_tls *t, const uv_buf_t *bufs, unsigned n);
 /* Sends bufs[0..n), n at most 2, after all bytes before them, and then calls cb from the loop, with
- * status 0 or an error of libuv. Copies `bufs`, but not the bytes, which must live until cb. Returns
- * 0, or an error of libuv; then cb is never called. */
+ * status 0 or an error of libuv. Copies `bufs`, but not the bytes, which must live until cb.
+ * Returns 0, or an error of libuv; then cb is never called. */
 int pp_tls_write(struct pp_tls *t, struct pp_tls_write *w, const uv_buf_t *bufs, unsigned n,
                  void (*cb)(struct pp_tls_write *w, int status));
 /* Returns how many bytes of given text the kernel has not accepted yet. */
