@@ -94,7 +94,7 @@ static const char items_help[] =
     "Usage: photopool items CLIENT [--status S] [--code C] [--prefix TEXT]\n\n"
     "Lists the items of a client in the order of their ids, each with its newest revision.\n\n"
     "  --status S      only items that are open, complete, partial, failed, cancelled or superseded\n"
-    "  --code C        only items with a photo that failed with this code (http_404, body_timeout ...)\n"
+    "  --code C        only items with a photo that failed with this code (http_404, http_4xx ...)\n"
     "  --prefix TEXT   only items whose ids begin with this\n"
     "  --limit N       at most N items\n\n"
     "Examples:\n"

@@ -5,7 +5,7 @@
 static const char help[] =
     "Usage: photopool replay BATCH [--code C]... [--domain D]... [--dry-run]\n\n"
     "Fetches again the photos of a batch that failed, as a new batch.\n\n"
-    "  --code C     only photos that failed with this code; may be given several times\n"
+    "  --code C     only photos that failed with this code, or class (http_5xx); may be given several times\n"
     "  --domain D   only photos of this domain; may be given several times\n"
     "  --dry-run    only say how many there are\n\n"
     "Examples:\n"

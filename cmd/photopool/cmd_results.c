@@ -7,7 +7,7 @@ static const char help[] =
     "Usage: photopool results BATCH [--status S] [--code C] [--photos]\n\n"
     "Prints the results of a batch: on a terminal a table, otherwise one CloudEvent per line.\n\n"
     "  --status S   only items that are complete, partial, failed, cancelled or superseded\n"
-    "  --code C     only items with a photo that failed with this code (http_404, body_timeout ...)\n"
+    "  --code C     only items with a photo that failed with this code (http_404, http_4xx ...)\n"
     "  --photos     a row for each photo that has no bytes, with its URL\n"
     "  --limit N    at most N results\n\n"
     "Examples:\n"

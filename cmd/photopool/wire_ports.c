@@ -78,11 +78,18 @@ static void data_file(struct opening *o, const char *what, const char *name)
     snprintf(o->path, sizeof(o->path), "%s/%s", o->c->data_dir, name);
 }
 
+/* Says why a file of SQLite was not opened. */
+static const char *file_text(enum pp_err err)
+{
+    return err == PP_EMISMATCH ? "a newer photopool has written it; start that one, or restore a backup"
+                               : pp_err_text(err);
+}
+
 /* These three functions return err. If err is a failure, they first explain it: for a file of the
  * data directory, for Redis, or for MongoDB. */
 static enum pp_err file_opened(struct opening *o, enum pp_err err)
 {
-    return pp_wire_explain(o->error, err, "%s %s: %s", o->what, o->path, pp_err_text(err));
+    return pp_wire_explain(o->error, err, "%s %s: %s", o->what, o->path, file_text(err));
 }
 
 static enum pp_err redis_opened(struct opening *o, enum pp_err err)
@@ -104,7 +111,7 @@ static enum pp_err open_store(struct opening *o)
     if (!path)
         return mongo_opened(o, pp_mongo_task_store_open(o->p->loop, &o->mongo, &o->p->store, o->reason));
     err = pp_sqlite_task_store_open(o->p->loop, path, pp_photo_key_sent, &o->p->store);
-    return pp_wire_explain(o->error, err, "store %s: %s", path, pp_err_text(err));
+    return pp_wire_explain(o->error, err, "store %s: %s", path, file_text(err));
 }
 
 /* --- opening the ingest queue --- */

@@ -15,6 +15,7 @@
 #ifndef PHOTOPOOL_CODE_H
 #define PHOTOPOOL_CODE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -114,6 +115,32 @@ const char *pp_code_name(uint16_t code, char buf[PP_CODE_NAME_MAX]);
 /* Returns the code that has this API name of n bytes (404 for "http_404"), or 0 if there is
  * none. */
 uint16_t pp_code_parse(const char *name, size_t n);
+
+/* Classes of codes: lists and replays take them in the place of a code. */
+enum { PP_CODE_HTTP_4XX = 1400, PP_CODE_HTTP_5XX = 1500 };
+
+/* Returns the code, or the class "http_4xx" or "http_5xx", that has this name of n bytes, or 0 if
+ * there is none. */
+uint16_t pp_code_parse_class(const char *name, size_t n);
+
+struct pp_code_span {
+    uint16_t first, last;
+};
+
+/* Returns the codes of a class. The span of a code is the code itself. */
+static inline struct pp_code_span pp_code_span(uint16_t class)
+{
+    bool is_class = class == PP_CODE_HTTP_4XX || class == PP_CODE_HTTP_5XX;
+    uint16_t first = is_class ? (uint16_t)(class - 1000) : class;
+    return (struct pp_code_span){first, is_class ? (uint16_t)(first + 99) : first};
+}
+
+/* Returns true if the code is this code, or is in this class. */
+static inline bool pp_code_in(uint16_t code, uint16_t class)
+{
+    struct pp_code_span span = pp_code_span(class);
+    return span.first <= code && code <= span.last;
+}
 
 /* Returns the message of a code in English, which details and logs use. Static. */
 const char *pp_code_text(uint16_t code);

@@ -80,7 +80,7 @@ static uint64_t failed_photos(const struct pp_batch *batch, const struct pp_stor
     for (size_t i = 0; i < batch->n_errors; i++) {
         bool wanted = find->n_codes == 0;
         for (size_t k = 0; k < find->n_codes; k++)
-            wanted |= find->codes[k] == batch->errors[i].code;
+            wanted |= pp_code_in(batch->errors[i].code, find->codes[k]);
         n += wanted ? batch->errors[i].n : 0;
     }
     return n;
@@ -349,7 +349,7 @@ static bool read_codes(struct pp_call *call, const char *name, const json_t *v, 
         const json_t *code = json_array_get(v, i);
         if (!json_is_string(code))
             return pp_bad_type(call, name, "an array of strings");
-        codes[i] = pp_code_parse(json_string_value(code), json_string_length(code));
+        codes[i] = pp_code_parse_class(json_string_value(code), json_string_length(code));
         if (codes[i] == 0)
             return pp_call_problem(call, PP_API_BAD_VALUE, name, "there is no code \"%.40s\"; see /v1/errors",
                                    json_string_value(code));

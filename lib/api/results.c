@@ -89,7 +89,7 @@ static bool read_filter(struct pp_call *call, bool open, int *status, uint16_t *
     const char *name = pp_call_param(call, "status"), *code_name = pp_call_param(call, "code");
 
     *status = !name ? -1 : open && strcmp(name, "open") == 0 ? PP_ITEM_OPEN : pp_item_status_parse(name);
-    *code = code_name ? pp_code_parse(code_name, strlen(code_name)) : 0;
+    *code = code_name ? pp_code_parse_class(code_name, strlen(code_name)) : 0;
     if (name && *status < 0)
         return pp_call_problem(call, PP_API_BAD_PARAMETER, "status",
                                "status is %scomplete, partial, failed, superseded or cancelled",

@@ -111,6 +111,15 @@ uint16_t pp_code_parse(const char *name, size_t n)
     return 0;
 }
 
+uint16_t pp_code_parse_class(const char *name, size_t n)
+{
+    if (n == 8 && memcmp(name, "http_4xx", 8) == 0)
+        return PP_CODE_HTTP_4XX;
+    if (n == 8 && memcmp(name, "http_5xx", 8) == 0)
+        return PP_CODE_HTTP_5XX;
+    return pp_code_parse(name, n);
+}
+
 const char *pp_code_text(uint16_t code)
 {
     return pp_code_info(code)->message[PP_ENGLISH];

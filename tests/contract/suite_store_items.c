@@ -55,6 +55,8 @@ static void items_filtered(void **state)
                  {"c", NULL, PP_ITEM_PARTIAL, 0, "a/1 b0 "},
                  {"c", NULL, -1, PP_CODE_BAD_URL, "a-1 a/1 "},
                  {"c", NULL, PP_ITEM_PARTIAL, 404, "b0 "},
+                 {"c", NULL, PP_ITEM_PARTIAL, PP_CODE_HTTP_4XX, "b0 "},
+                 {"c", NULL, -1, PP_CODE_HTTP_5XX, ""},
                  {"c", NULL, -1, 500, ""},
                  {"other", NULL, -1, 0, "a x "},
                  {"nobody", NULL, -1, 0, ""}};

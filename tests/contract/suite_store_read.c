@@ -170,6 +170,8 @@ static void results_filtered(void **state)
                  {PP_ITEM_OPEN, 0, ""},
                  {-1, PP_CODE_BAD_URL, "bcg"},
                  {-1, 404, "d"},
+                 {-1, PP_CODE_HTTP_4XX, "d"},
+                 {-1, PP_CODE_HTTP_5XX, ""},
                  {PP_ITEM_FAILED, PP_CODE_BAD_URL, "bg"},
                  {-1, 500, ""}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -350,7 +352,8 @@ static void replaying(void **state)
     sk_plan(k, "c", "b_1", "a: p/h1=failed; b: q/h2=failed x=stored; c: r/h2; d: s/h1=skipped; e: t=stored");
     sk_fail(k, sk_claim(k, "c", 0, 1)->tasks, 404, true);
     sk_plan(k, "c", "b_2", "d: s2"); /* Item d gets a newer revision. */
-    static const uint16_t bad_url = PP_CODE_BAD_URL, both[] = {PP_CODE_BAD_URL, 404};
+    static const uint16_t bad_url = PP_CODE_BAD_URL, both[] = {PP_CODE_BAD_URL, 404},
+                          class[] = {PP_CODE_HTTP_4XX, PP_CODE_HTTP_5XX};
     static const char *const h1[] = {"h1"}, *const h2[] = {"h2"}, *const h12[] = {"h2", "h1"},
                              *const no[] = {"zz"};
     static const struct {
@@ -359,9 +362,10 @@ static void replaying(void **state)
         const char *const *domains;
         size_t n_domains;
         const char *ids;
-    } cases[] = {{NULL, 0, NULL, 0, "abc"}, {&bad_url, 1, NULL, 0, "ab"}, {both, 2, NULL, 0, "abc"},
-                 {NULL, 0, h1, 1, "a"},     {NULL, 0, h2, 1, "bc"},       {&bad_url, 1, h2, 1, "b"},
-                 {NULL, 0, h12, 2, "abc"},  {NULL, 0, no, 1, ""}};
+    } cases[] = {{NULL, 0, NULL, 0, "abc"},  {&bad_url, 1, NULL, 0, "ab"}, {both, 2, NULL, 0, "abc"},
+                 {NULL, 0, h1, 1, "a"},      {NULL, 0, h2, 1, "bc"},       {&bad_url, 1, h2, 1, "b"},
+                 {NULL, 0, h12, 2, "abc"},   {NULL, 0, no, 1, ""},         {class, 2, NULL, 0, "c"},
+                 {&class[1], 1, NULL, 0, ""}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         for (size_t limit = 1; limit < 4; limit++) {
             struct pp_store_replay r = {.batch_id = "b_1",

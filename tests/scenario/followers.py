@@ -11,8 +11,8 @@ compares all that they receive.
 
 api() returns the port of a running api. Results and events are kept as the texts that arrived,
 because every delivery of a result must have the same bytes. A follower of the event stream that
-receives a gap does what README.md tells consumers to do: it reads the results of the batches of
-which it has only a part.
+receives a gap does what docs/consumers.md tells consumers to do: it reads the results of the
+batches of which it has only a part.
 """
 import base64
 import hashlib

@@ -4,9 +4,11 @@
 in use, a wrong configuration. The process that was there first must not be disturbed, and the
 message must give the real reason.
 """
+import contextlib
 import json
 import os
 import socket
+import sqlite3
 import subprocess
 
 from harness import PHOTOPOOL, SLOW, Pool, check, same, scenario
@@ -78,6 +80,18 @@ def data_directory_in_use(case):
     pool.stop()
 
 
+def data_of_a_newer_version(case):
+    data = case.name("data")
+    os.makedirs(data)
+    for name, what in (("photopool.db", "store"), ("ingest.db", "ingest queue")):
+        path = os.path.join(data, name)
+        with contextlib.closing(sqlite3.connect(path)) as db:
+            db.execute("PRAGMA user_version = 9999")
+        said = refused(1, "--data", data, "--set", "http.listen=127.0.0.1:0")
+        same(said, f"photopool: {what} {path}: a newer photopool has written it; start that one, or restore a backup", "what it said")
+        os.remove(path)
+
+
 def bad_configuration(case):
     """The message must name file, line and key, and the data directory must not be created.
     test_drain.py has more cases.
@@ -103,5 +117,5 @@ def unknown_options(_):
 
 
 if __name__ == "__main__":
-    scenario(port_of_another_program, port_of_a_running_photopool, address_of_another_machine, data_directory_in_use, bad_configuration,
-             unknown_options)
+    scenario(port_of_another_program, port_of_a_running_photopool, address_of_another_machine, data_directory_in_use, data_of_a_newer_version,
+             bad_configuration, unknown_options)

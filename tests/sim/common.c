@@ -328,16 +328,26 @@ static bool could_take(const struct sim_common *c, const struct photo *p)
            quiet_since(c, u->told_claimed_ms);
 }
 
+/* Returns true if an owner may look at at_ms as if it had finished: a task that has told an
+ * outcome, and has followed for so long since that it may fetch instead. Its request may arrive
+ * later. */
+static bool may_look_finished(const struct sim_common *c, const struct photo *p, int64_t at_ms)
+{
+    for (const struct photo *o = c->photos; o; o = o->hh.next)
+        if (o != p && o->url == p->url && o->claimed && o->told && at_ms - o->claimed_ms >= WAITS_MS)
+            return true;
+    return false;
+}
+
 /* Returns true if the task was to follow another one, which had made its request, instead of a
- * request that began at `at_ms`. An owner that has told an outcome, and fetches again, may look as
- * if it had finished. */
+ * request that began at `at_ms`. */
 static bool could_follow(const struct sim_common *c, const struct photo *p, int64_t at_ms)
 {
     for (const struct photo *o = c->photos; o; o = o->hh.next)
         if (o != p && o->url == p->url && o->claimed && o->owns && !o->told && o->requested_ms &&
             o->answered_ms < o->claimed_ms && p->claimed_ms > o->requested_ms &&
             at_ms - p->claimed_ms < WAITS_MS && quiet_since(c, o->claimed_ms))
-            return true;
+            return !may_look_finished(c, p, at_ms);
     return false;
 }
 

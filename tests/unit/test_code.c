@@ -45,6 +45,21 @@ static void refuses_unknown_names(void **state)
     assert_int_equal(pp_code_parse("bad_urlxyz", 7), PP_CODE_BAD_URL);
 }
 
+static void classes_have_their_codes(void **state)
+{
+    (void)state;
+    assert_int_equal(pp_code_parse_class("http_4xx", 8), PP_CODE_HTTP_4XX);
+    assert_int_equal(pp_code_parse_class("http_5xx", 8), PP_CODE_HTTP_5XX);
+    assert_int_equal(pp_code_parse_class("http_404", 8), 404);
+    assert_int_equal(pp_code_parse_class("http_6xx", 8), 0);
+    for (unsigned c = 1; c <= UINT16_MAX; c++) {
+        uint16_t code = (uint16_t)c;
+        assert_int_equal(pp_code_in(code, PP_CODE_HTTP_4XX), c >= 400 && c <= 499);
+        assert_int_equal(pp_code_in(code, PP_CODE_HTTP_5XX), c >= 500 && c <= 599);
+        assert_true(pp_code_in(404, code) == (c == 404 || code == PP_CODE_HTTP_4XX));
+    }
+}
+
 static void every_code_has_its_retry_class(void **state)
 {
     static const struct {
@@ -97,6 +112,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_round_trip),
         cmocka_unit_test(refuses_unknown_names),
+        cmocka_unit_test(classes_have_their_codes),
         cmocka_unit_test(every_code_has_its_retry_class),
         cmocka_unit_test(every_error_has_its_own_text),
     };

@@ -339,8 +339,10 @@ struct pp_store_cancel {
 struct pp_store_results { /* reads finished items of a batch in order of seq */
     struct pp_req req;
     const char *batch_id;
-    int status;    /* reads only items with this enum pp_item_status; -1: with any status */
-    uint16_t code; /* reads only items with a photo that failed with this code; 0: all items */
+    int status; /* reads only items with this enum pp_item_status; -1: with any status */
+    /* reads only items with a photo that failed with this code or class (pp_code_span()); 0: all
+     * items */
+    uint16_t code;
     uint64_t after_seq;
     size_t limit;
     /* A page that has an item may end once its items take this many bytes of the arena, before it
@@ -424,7 +426,7 @@ struct pp_store_items {
     const char *client;
     const char *prefix; /* reads only items whose ids begin with this; NULL: all items */
     int status;         /* reads only items with this enum pp_item_status; -1: with any status */
-    uint16_t code;      /* reads only items with a photo that failed with this code; 0: all items */
+    uint16_t code;      /* reads only items with a photo of this code or class; 0: all items */
     const char *after;  /* continues after this id; NULL: starts with the first */
     size_t limit;
     size_t scan;
@@ -475,7 +477,7 @@ struct pp_store_object {
 struct pp_store_replay {
     struct pp_req req;
     const char *batch_id;
-    /* selects only photos with one of these codes; n_codes 0: with any code */
+    /* selects only photos with one of these codes or classes; n_codes 0: with any code */
     const uint16_t *codes;
     size_t n_codes;
     /* selects only photos of these domains; n_domains 0: of any domain */

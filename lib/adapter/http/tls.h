@@ -11,7 +11,7 @@
  * read is cut off.
  *
  * The handshake is a part of the first reads and needs no calls of its own. A connection needs
- * about 10 KiB, and 17 KiB more while a part of a record has arrived. All functions must be called
+ * about 15 KiB, and 17 KiB more while a part of a record has arrived. All functions must be called
  * on the loop's thread. */
 #ifndef PP_ADAPTER_HTTP_TLS_H
 #define PP_ADAPTER_HTTP_TLS_H

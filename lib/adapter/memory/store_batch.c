@@ -1,6 +1,7 @@
 /* store_batch.c: reads batches, and their finished items page by page. */
 #include <string.h>
 
+#include "photopool/code.h"
 #include "store_data.h"
 
 /* --- batches --- */
@@ -151,7 +152,7 @@ static bool photo_matches(const struct match *m, const struct pp_ms_item *it, ui
     if (!pp_outcome_has_code(o->kind) || o->code == 0)
         return false;
     for (size_t k = 0; k < m->n_codes; k++)
-        code |= m->codes[k] == o->code;
+        code |= pp_code_in(o->code, m->codes[k]);
     for (size_t k = 0; k < m->n_domains; k++)
         domain |= it->slots[i].domain && !strcmp(m->domains[k], it->slots[i].domain->name);
     return code && domain;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "photopool/code.h"
 #include "store_data.h"
 
 /* --- photos --- */
@@ -182,7 +183,7 @@ static bool item_matches(const struct pp_store_items *r, const struct pp_ms_item
     bool code = r->code == 0;
     for (uint32_t i = 0; i < it->item.n_photos; i++) {
         const struct pp_outcome *o = &it->item.photos[i].outcome;
-        code = code || (pp_outcome_has_code(o->kind) && o->code == r->code);
+        code = code || (pp_outcome_has_code(o->kind) && pp_code_in(o->code, r->code));
     }
     return code && (r->status < 0 || r->status == (int)it->item.status);
 }

@@ -349,7 +349,7 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
     /* commands that read items for the API */                                                               \
     X(RESULTS, FIND, ITEMS, "",                                                                              \
       "{'c': '?client:s', 'b': '?batch:s', 'q': {'$gt': '?after:i', '$lt': '?end:i'}, 's': '?status:I',"     \
-      " 'ph.o.c': '?code:I'}",                                                                               \
+      " 'ph.o.c': {'$in': '?codes:L?'}}",                                                                    \
       "", "'sort': {'q': 1}, 'limit': '?limit:i', " MG_MAJORITY)                                             \
     X(REPLAY, FIND, ITEMS, "",                                                                               \
       "{'c': '?client:s', 'b': '?batch:s', 'q': {'$gt': '?after:i', '$lt': '?end:i'}, 'ph': {'$elemMatch':"  \
@@ -361,7 +361,7 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
       "'sort': {'i': 1, 'r': -1}, 'limit': '?limit:i', 'projection': {'_id': 0, 'i': 1, 'r': "               \
       "1}, " MG_MAJORITY)                                                                                    \
     X(ITEMS_MATCH, FIND, ITEMS, "_id_",                                                                      \
-      "{'c': '?client:s', '_id': {'$in': '?ids:S'}, 's': '?status:I', 'ph.o.c': '?code:I'}", "",             \
+      "{'c': '?client:s', '_id': {'$in': '?ids:S'}, 's': '?status:I', 'ph.o.c': {'$in': '?codes:L?'}}", "",  \
       "'projection': {'_id': 0, 'i': 1}, " MG_MAJORITY)                                                      \
     X(ITEMS_READ, FIND, ITEMS, "_id_", "{'c': '?client:s', '_id': {'$in': '?ids:S'}, 'b': " MG_YES "}", "",  \
       MG_MAJORITY)                                                                                           \

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "photopool/code.h"
 #include "photopool/task_rules.h"
 #include "steps.h"
 
@@ -25,6 +26,24 @@ static void page_of(struct pp_mg_thread *t, const char *batch, uint64_t after, s
         pp_mg_seq_end(t, &p->end);
 }
 
+/* Returns the codes, with all codes of classes, and their number in *list_n; NULL: there are none,
+ * or no memory. (A range would be found in two photos of an item, one above its first code and one
+ * below its last.) */
+static int64_t *code_list(struct pp_mg_thread *t, const uint16_t *codes, size_t n, size_t *list_n)
+{
+    size_t room = 0;
+    *list_n = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct pp_code_span span = pp_code_span(codes[i]);
+        room += (size_t)span.last - span.first + 1;
+    }
+    int64_t *list = room > 0 ? pp_mg_array(t, room, sizeof *list) : NULL;
+    for (size_t i = 0; list && i < n; i++)
+        for (uint16_t code = pp_code_span(codes[i]).first; code <= pp_code_span(codes[i]).last; code++)
+            list[(*list_n)++] = code;
+    return list;
+}
+
 /* --- results --- */
 
 /* Reads a page in one session: without a session, a new primary might for a moment show fewer items
@@ -32,13 +51,15 @@ static void page_of(struct pp_mg_thread *t, const char *batch, uint64_t after, s
 void pp_mg_results(struct pp_mg_thread *t, struct pp_store_results *r)
 {
     struct seq_page p;
-    int64_t status = r->status, code = r->code;
+    int64_t status = r->status;
+    size_t n;
+    int64_t *codes = code_list(t, &r->code, r->code != 0, &n);
     struct pp_mg_page page = PP_MG_PAGE(r, items, r->limit);
     page.bytes = r->bytes;
     pp_mg_reads_begin(t);
     page_of(t, r->batch_id, r->after_seq, &p);
-    pp_mg_rows(t, MQ_RESULTS, pp_mg_item_fields, page, "ssiiIIi", p.client, p.batch, p.after, p.end,
-               status >= 0 ? &status : NULL, code ? &code : NULL, (int64_t)r->limit + 1);
+    pp_mg_rows(t, MQ_RESULTS, pp_mg_item_fields, page, "ssiiILi", p.client, p.batch, p.after, p.end,
+               status >= 0 ? &status : NULL, PP_MG_LIST(codes, n), (int64_t)r->limit + 1);
     pp_mg_reads_end(t);
 }
 
@@ -162,13 +183,14 @@ static int by_text(const void *a, const void *b)
 /* Keeps only items that match the filter, at most one more than the page takes. */
 static void keep_matching(struct pp_mg_thread *t, const struct pp_store_items *r, struct id_list *l)
 {
-    int64_t status = r->status, code = r->code;
-    size_t kept = 0, at = 0;
+    int64_t status = r->status;
+    size_t kept = 0, at = 0, n_codes;
+    int64_t *codes = code_list(t, &r->code, r->code != 0, &n_codes);
     while (at < l->n && kept <= r->limit && t->err == PP_OK) {
         size_t n = l->n - at < MATCH_ITEMS ? l->n - at : MATCH_ITEMS;
         bool *match = pp_mg_array(t, n, sizeof *match);
-        pp_mg_query(t, MQ_ITEMS_MATCH, "sSII", r->client, PP_MG_LIST(l->docs + at, n),
-                    status >= 0 ? &status : NULL, code ? &code : NULL);
+        pp_mg_query(t, MQ_ITEMS_MATCH, "sSIL", r->client, PP_MG_LIST(l->docs + at, n),
+                    status >= 0 ? &status : NULL, PP_MG_LIST(codes, n_codes));
         for (const bson_t *row; match && (row = pp_mg_next(t));) {
             const char *id = pp_mg_doc_text(row, "i");
             const char **found = id ? bsearch(&id, l->ids + at, n, sizeof *l->ids, by_text) : NULL;
@@ -264,7 +286,7 @@ static bool matches(const struct pp_store_replay *r, const struct pp_outcome *o,
 {
     bool code = r->n_codes == 0, host = r->n_domains == 0;
     for (size_t i = 0; i < r->n_codes && !code; i++)
-        code = r->codes[i] == o->code;
+        code = pp_code_in(o->code, r->codes[i]);
     for (size_t i = 0; i < r->n_domains && !host; i++)
         host = domain && !strcmp(domain, r->domains[i]);
     return pp_outcome_has_code(o->kind) && code && host;
@@ -288,12 +310,9 @@ static uint64_t count_matching(const struct pp_store_replay *r, const struct pp_
 static size_t find_candidates(struct pp_mg_thread *t, const struct pp_store_replay *r,
                               const struct seq_page *p, struct candidate *found, size_t room)
 {
-    size_t n = 0;
-    int64_t *codes = pp_mg_array(t, r->n_codes, sizeof *codes);
-    for (size_t i = 0; codes && i < r->n_codes; i++)
-        codes[i] = r->codes[i];
-    pp_mg_query(t, MQ_REPLAY, "ssiiLSi", p->client, p->batch, p->after, p->end,
-                PP_MG_LIST(r->n_codes ? codes : NULL, r->n_codes),
+    size_t n = 0, n_codes;
+    int64_t *codes = code_list(t, r->codes, r->n_codes, &n_codes);
+    pp_mg_query(t, MQ_REPLAY, "ssiiLSi", p->client, p->batch, p->after, p->end, PP_MG_LIST(codes, n_codes),
                 PP_MG_LIST(r->n_domains ? r->domains : NULL, r->n_domains), (int64_t)room);
     for (const bson_t *row; n < room && (row = pp_mg_next(t)); n++) {
         struct candidate *c = &found[n];

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "photopool/code.h"
 #include "store.h"
 
 /* --- batches and queues --- */
@@ -154,7 +155,7 @@ struct photo_match {
 static bool code_matches(const struct photo_match *m, uint16_t code)
 {
     for (size_t i = 0; i < m->n_codes; i++)
-        if (m->codes[i] == code)
+        if (pp_code_in(code, m->codes[i]))
             return true;
     return m->n_codes == 0;
 }
