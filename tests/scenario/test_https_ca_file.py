@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# scenario: timeout=90 main
+# scenario: timeout=180 main
 """photopool fetches over https, from a host that speaks only HTTP/2 (nghttpd) and whose certificate
 authority fetch.ca_file names: photos must be stored, over few connections. Without the authority
 every photo must fail with tls_failed; if the file has no certificate, `photopool up` must not
@@ -208,7 +208,6 @@ def the_listener_is_a_unix_socket(case):
     pool.process.stdout.close()
     same(stat.S_IMODE(os.stat(path).st_mode), 0o660, "mode of the file")
     command("submit", "-", "--client", "42", "--server", f"unix:{path}", text=b'{"id":"b","photos":[]}\n')
-    command("status", PHOTOPOOL_SERVER=f"unix:{path}")
     command("up", "--data", case.name("data"), "--set", f"http.listen=unix:{path}", status=1,
             said=f"photopool: http.listen unix:{path}: a server listens there")
     pool.kill()
@@ -217,7 +216,7 @@ def the_listener_is_a_unix_socket(case):
     pool.spawn_up()
     pool.process.stdout.readline()
     pool.process.stdout.close()
-    command("status", "--server", f"unix:{path}")
+    command("status", PHOTOPOOL_SERVER=f"unix:{path}")
     pool.stop()
     check(not os.path.exists(path), "the file is gone after the end")
 
