@@ -14,7 +14,7 @@
 
 #define DEFAULT_SERVER "http://127.0.0.1:8080"
 
-enum { OPT_SERVER = 1000, OPT_KEY_FILE, OPT_JSON, OPT_TABLE, OPT_HELP, OPT_FIRST };
+enum { OPT_SERVER = 1000, OPT_KEY_FILE, OPT_CA_FILE, OPT_JSON, OPT_TABLE, OPT_HELP, OPT_FIRST };
 
 #define OUTPUT_HELP                                            \
     "  --json                JSON lines, also on a terminal\n" \
@@ -22,8 +22,12 @@ enum { OPT_SERVER = 1000, OPT_KEY_FILE, OPT_JSON, OPT_TABLE, OPT_HELP, OPT_FIRST
 
 static const char shared_help[] =
     "\nEvery command that talks to a server also takes:\n"
-    "  --server URL          default PHOTOPOOL_SERVER, then " DEFAULT_SERVER "\n"
-    "  --key-file FILE       the API key is in FILE; default: PHOTOPOOL_KEY\n" OUTPUT_HELP;
+    "  --server URL          http://, https:// or unix:PATH; default PHOTOPOOL_SERVER, then\n"
+    "                        " DEFAULT_SERVER "\n"
+    "  --key-file FILE       the API key is in FILE; default: PHOTOPOOL_KEY\n"
+    "  --ca-file FILE        authorities to trust for https, in PEM form; default PHOTOPOOL_CA_FILE, then "
+    "the\n"
+    "                        system's\n" OUTPUT_HELP;
 
 int pp_cli_usage(const struct pp_cli *cli, const char *fmt, ...)
 {
@@ -86,8 +90,18 @@ static const struct option shared[] = {
     {"help", no_argument, NULL, OPT_HELP},
     {"server", required_argument, NULL, OPT_SERVER},
     {"key-file", required_argument, NULL, OPT_KEY_FILE},
+    {"ca-file", required_argument, NULL, OPT_CA_FILE},
 };
-enum { N_SHARED = sizeof shared / sizeof *shared, N_REMOTE = 2 };
+enum { N_SHARED = sizeof shared / sizeof *shared, N_REMOTE = 3 };
+
+bool pp_cli_takes_value(const char *word)
+{
+    for (size_t i = 0; i < N_SHARED; i++)
+        if (shared[i].has_arg == required_argument && strncmp(word, "--", 2) == 0 &&
+            strcmp(word + 2, shared[i].name) == 0)
+            return true;
+    return false;
+}
 
 static void fill(struct option *longs, const struct pp_cli_spec *spec)
 {
@@ -121,6 +135,7 @@ static int one_option(struct pp_cli *cli, const struct pp_cli_spec *spec, const 
     switch (c) {
     case OPT_SERVER: cli->server = optarg; return PP_CLI_GO;
     case OPT_KEY_FILE: cli->key_file = optarg; return PP_CLI_GO;
+    case OPT_CA_FILE: cli->ca_file = optarg; return PP_CLI_GO;
     case OPT_JSON: cli->json = true; return PP_CLI_GO;
     case OPT_TABLE: cli->table = true; return PP_CLI_GO;
     case 'h':

@@ -36,7 +36,7 @@ struct pp_cli_spec {
     size_t n_opts; /* number of options, at most PP_CLI_OPTS */
     int min_args, max_args;
     const char *args_text; /* names a missing argument in the message, such as "a batch" */
-    bool local;            /* the command asks no server, so there is neither --server nor --key-file */
+    bool local;            /* the command asks no server, so it has no --server, --key-file and --ca-file */
 };
 
 /* A parsed command line. The texts belong to argv or the environment. */
@@ -46,6 +46,9 @@ struct pp_cli {
     /* name of the file with the API key; NULL: the environment variable PHOTOPOOL_KEY may have the
      * key */
     const char *key_file;
+    /* name of the file with the authorities to trust for https; NULL: the environment variable
+     * PHOTOPOOL_CA_FILE may name one, else those of the system */
+    const char *ca_file;
     bool no_key; /* the server has no keys, so none is sent, whatever the environment says */
     /* output is JSON: --json was given, or standard output is not a terminal and --table was not
      * given */
@@ -60,6 +63,9 @@ struct pp_cli {
 /* Parses the command line; changes the order of argv. Returns PP_CLI_GO, or an exit code after help
  * or a message. */
 int pp_cli_parse(struct pp_cli *cli, int argc, char **argv, const struct pp_cli_spec *spec);
+
+/* Returns true if the word is a shared option whose value is the next word, such as "--server". */
+bool pp_cli_takes_value(const char *word);
 
 /* Prints a usage message that names --help. Returns PP_EXIT_USAGE. */
 int pp_cli_usage(const struct pp_cli *cli, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 enum {
     CONNECT_MS = 10 * 1000,
@@ -22,8 +23,9 @@ enum {
 
 struct pp_api_client {
     CURL *curl;
-    char *base;          /* "http://host:port/prefix", without a slash at the end */
-    char *authorization; /* the header line "Authorization: Bearer KEY"; NULL: there is no key */
+    char *base;            /* "http://host:port/prefix", without a slash at the end */
+    const char *unix_name; /* "unix:PATH", which belongs to struct pp_cli; NULL: base names the server */
+    char *authorization;   /* the header line "Authorization: Bearer KEY"; NULL: there is no key */
 };
 
 /* --- opening the client --- */
@@ -82,8 +84,37 @@ static bool is_loopback(const char *host)
     return strcasecmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 || strcmp(host, "[::1]") == 0;
 }
 
+/* Sets the path of a unix socket. The URL needs a host all the same; without keys, the server takes
+ * loopback names only. */
+static int set_unix(struct pp_api_client *c, const char *server)
+{
+    const char *path = server + strlen("unix:");
+    c->unix_name = server;
+    curl_easy_setopt(c->curl, CURLOPT_PROXY, "");
+    c->base = strdup("http://localhost");
+    if (*path && c->base && curl_easy_setopt(c->curl, CURLOPT_UNIX_SOCKET_PATH, path) == CURLE_OK)
+        return PP_EXIT_DONE;
+    pp_complain("the server \"%s\" names no socket; give --server unix:PATH", server);
+    return PP_EXIT_USAGE;
+}
+
+/* Sets the file of authorities, for https. */
+static int set_ca(struct pp_api_client *c, const struct pp_cli *cli)
+{
+    const char *env = getenv("PHOTOPOOL_CA_FILE"), *path = cli->ca_file ? cli->ca_file : env;
+    if (!path || !*path)
+        return PP_EXIT_DONE;
+    if (access(path, R_OK) == 0 && curl_easy_setopt(c->curl, CURLOPT_CAINFO, path) == CURLE_OK)
+        return PP_EXIT_DONE;
+    pp_complain("%s %s can't be read: %s", cli->ca_file ? "--ca-file" : "PHOTOPOOL_CA_FILE", path,
+                strerror(errno));
+    return PP_EXIT_USAGE;
+}
+
 static int set_base(struct pp_api_client *c, const char *server)
 {
+    if (strncmp(server, "unix:", 5) == 0)
+        return set_unix(c, server);
     CURLU *u = curl_url();
     char *scheme = NULL, *host = NULL, *query = NULL;
     int code = PP_EXIT_USAGE;
@@ -96,7 +127,8 @@ static int set_base(struct pp_api_client *c, const char *server)
         code = c->base ? PP_EXIT_DONE : PP_EXIT_FAILED;
     }
     if (code != PP_EXIT_DONE)
-        pp_complain("the server \"%s\" is no http:// or https:// URL; give --server http://host:8080",
+        pp_complain("the server \"%s\" is no http:// or https:// URL, nor unix:PATH; give --server "
+                    "http://host:8080",
                     server);
     for (size_t n = c->base ? strlen(c->base) : 0; n && c->base[n - 1] == '/'; n--)
         c->base[n - 1] = 0;
@@ -145,6 +177,8 @@ int pp_client_open(struct pp_cli *cli)
     if (code == PP_EXIT_DONE)
         code = set_key(c, cli);
     if (code == PP_EXIT_DONE)
+        code = set_ca(c, cli);
+    if (code == PP_EXIT_DONE)
         cli->client = c;
     else
         close_client(c);
@@ -161,7 +195,7 @@ int pp_client_finish(struct pp_cli *cli, int code)
 
 const char *pp_client_base(const struct pp_api_client *c)
 {
-    return c->base;
+    return c->unix_name ? c->unix_name : c->base;
 }
 
 /* --- sending one request --- */
@@ -417,7 +451,7 @@ static int call(struct pp_api_client *c, const struct pp_request *req, json_t **
             code = PP_EXIT_DONE;
         } else {
             pp_complain("%s answered HTTP %ld, but not with a JSON object; is a photopool server there?",
-                        c->base, ans.status);
+                        pp_client_base(c), ans.status);
             json_decref(*out);
             *out = NULL;
         }

@@ -44,13 +44,14 @@ struct pp_answer {
     char why[256];         /* if there was no answer: the reason as text */
 };
 
-/* Opens cli->client, unless it is open. The key comes from cli->key_file or PHOTOPOOL_KEY. Returns
- * PP_EXIT_DONE, or an exit code after a message. */
+/* Opens cli->client, unless it is open. The key comes from cli->key_file or PHOTOPOOL_KEY, the
+ * authorities for https from cli->ca_file, PHOTOPOOL_CA_FILE or the system. Returns PP_EXIT_DONE,
+ * or an exit code after a message. */
 int pp_client_open(struct pp_cli *cli);
 /* Closes the client if it is open, flushes standard output, and returns the exit code: `code`, or
  * PP_EXIT_FAILED if the output could not be written. */
 int pp_client_finish(struct pp_cli *cli, int code);
-/* Returns the URL of the server, for use in messages. */
+/* Returns the URL of the server, or unix:PATH, for use in messages. */
 const char *pp_client_base(const struct pp_api_client *c);
 
 /* Sends one request. Returns PP_OK for an answer of any status; PP_EIO or PP_ETIMEOUT if there was

@@ -214,15 +214,14 @@ static void reload(struct server *s)
 {
     const struct pp_config *in_force = s->newer ? s->newer : s->config;
     struct pp_config_error error;
+    struct pp_wire_error why;
     struct pp_config *newer;
     enum pp_err err = pp_config_load(&newer, &s->sources, &error);
 
     if (err == PP_OK)
         err = pp_config_check_reload(in_force, newer, &error);
-    if (err == PP_OK && pp_wire_reload(s->wire, newer) != PP_OK) {
-        err = PP_ENOMEM;
-        snprintf(error.text, sizeof(error.text), "out of memory");
-    }
+    if (err == PP_OK && (err = pp_wire_reload(s->wire, newer, &why)) != PP_OK)
+        snprintf(error.text, sizeof(error.text), "%s", why.text);
     if (err != PP_OK) {
         say_refused(s, error.text);
         pp_config_free(newer);
@@ -429,21 +428,17 @@ static void close_server(struct server *s)
 /* Says on standard output where the server listens, in the form of log.format. */
 static void say_ready(const struct server *s)
 {
-    const char *host = s->config->http.listen.host;
-    bool v6 = strchr(host, ':') != NULL;
+    char url[PP_WIRE_URL_BYTES];
 
+    pp_wire_url(s->config, pp_wire_port(s->wire), url);
     if (s->config->log.format == PP_CONFIG_LOG_JSON) {
-        char url[300];
         struct pp_log *out = pp_log_open(STDOUT_FILENO, PP_LOG_INFO, true, 0);
-        snprintf(url, sizeof(url), "http://%s%s%s:%u", v6 ? "[" : "", host, v6 ? "]" : "",
-                 pp_wire_port(s->wire));
         pp_log(out, PP_LOG_INFO, "photopool listens", "url", url, "roles",
                s->roles_text ? s->roles_text : "all", "version", PP_VERSION, NULL);
         pp_log_close(out);
         return;
     }
-    printf("photopool listens on http://%s%s%s:%u, ", v6 ? "[" : "", host, v6 ? "]" : "",
-           pp_wire_port(s->wire));
+    printf("photopool listens on %s, ", url);
     if (s->roles_text)
         printf("roles %s\n", s->roles_text);
     else

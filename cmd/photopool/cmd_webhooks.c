@@ -444,7 +444,7 @@ static int find_action(int argc, char **argv)
 {
     int i = 1;
     while (i < argc && argv[i][0] == '-')
-        i += strcmp(argv[i], "--server") == 0 || strcmp(argv[i], "--key-file") == 0 ? 2 : 1;
+        i += pp_cli_takes_value(argv[i]) ? 2 : 1;
     return i < argc ? i : argc;
 }
 

@@ -1,6 +1,7 @@
 /* doctor_local.c: the checks of `photopool doctor` that ask nobody but this machine. */
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/timex.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "config/params.h"
@@ -51,6 +53,42 @@ void pp_doctor_auth(struct pp_doctor *d)
                       "none: only programs on this machine can use the API, and all of them can");
 }
 
+/* Asks whether a server accepts at a unix socket's path. Returns 0, or EADDRINUSE if one does. */
+static int try_connect(const char *path)
+{
+    struct sockaddr_un un = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    (void)snprintf(un.sun_path, sizeof un.sun_path, "%s", path);
+    if (fd < 0)
+        return errno;
+    int err = connect(fd, (const struct sockaddr *)&un, sizeof un) == 0 || errno == EAGAIN ? EADDRINUSE : 0;
+    close(fd);
+    return err;
+}
+
+/* Checks http.listen for a unix socket. */
+static void look_at_unix(struct pp_doctor *d, const char *path)
+{
+    static const char another[] = "choose another file: --set http.listen=unix:PATH";
+    char copy[PATH_BYTES];
+    struct stat st;
+
+    (void)snprintf(copy, sizeof copy, "%s", path);
+    const char *dir = dirname(copy);
+    if (lstat(path, &st) == 0 && !S_ISSOCK(st.st_mode))
+        pp_doctor_add(d, "http.listen", PP_DOCTOR_FAIL, another, "unix:%s is a file, but no socket", path);
+    else if (try_connect(path) == EADDRINUSE && d->in_use)
+        pp_doctor_add(d, "http.listen", PP_DOCTOR_OK, NULL, "unix:%s: a server listens there", path);
+    else if (try_connect(path) == EADDRINUSE)
+        pp_doctor_add(d, "http.listen", PP_DOCTOR_WARN, another, "unix:%s: a program listens there", path);
+    else if (access(dir, W_OK | X_OK) != 0)
+        pp_doctor_add(d, "http.listen", PP_DOCTOR_FAIL, another, "unix:%s can't be made: %s: %s", path, dir,
+                      strerror(errno));
+    else
+        pp_doctor_add(d, "http.listen", PP_DOCTOR_OK, NULL, "unix:%s is free", path);
+}
+
 /* Binds a socket to the address of http.listen. Returns 0 or an errno. */
 static int try_bind(const struct pp_config_listen *listen_at)
 {
@@ -84,8 +122,12 @@ static int try_bind(const struct pp_config_listen *listen_at)
 void pp_doctor_listen(struct pp_doctor *d)
 {
     const struct pp_config_listen *at = &d->config->http.listen;
-    int err = try_bind(at);
 
+    if (at->unix_path[0]) {
+        look_at_unix(d, at->unix_path);
+        return;
+    }
+    int err = try_bind(at);
     if (err == EADDRINUSE && d->in_use)
         pp_doctor_add(d, "http.listen", PP_DOCTOR_OK, NULL, "%s, port %u: a server listens there", at->host,
                       at->port);
@@ -274,4 +316,12 @@ void pp_doctor_certificates(struct pp_doctor *d)
             pp_doctor_add(d, "certificates", PP_DOCTOR_FAIL, "name a file of certificates in PEM form", "%s",
                           error.text);
     }
+    if (!d->config->http.tls.cert[0])
+        return;
+    enum pp_err err = pp_wire_check_tls(d->config, &error);
+    if (error.text[0])
+        pp_doctor_add(d, "certificates", err == PP_OK ? PP_DOCTOR_WARN : PP_DOCTOR_FAIL, "do as it says",
+                      "%s", error.text);
+    else
+        pp_doctor_add(d, "certificates", PP_DOCTOR_OK, NULL, "http.tls.cert %s", d->config->http.tls.cert);
 }

@@ -24,7 +24,8 @@ static void print_help(FILE *f)
         fprintf(f, "  %s %s%*s  %s\n", c->name, c->arguments, n < 36 ? 36 - n : 0, "", c->summary);
     }
     fputs("\nCommands that talk to a server take --server URL (or PHOTOPOOL_SERVER; default\n"
-          "http://127.0.0.1:8080), a key from PHOTOPOOL_KEY or --key-file FILE, --json and --table.\n"
+          "http://127.0.0.1:8080), a key from PHOTOPOOL_KEY or --key-file FILE, --ca-file FILE (or\n"
+          "PHOTOPOOL_CA_FILE) for https, --json and --table.\n"
           "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 partly, 4 the server can't be reached.\n\n"
           "Examples:\n"
           "  photopool up --data ./data\n"

@@ -9,6 +9,7 @@
 #include "adapter/cares/resolver.h"
 #include "adapter/curl/fetcher.h"
 #include "adapter/http/http_server.h"
+#include "adapter/http/tls_context.h"
 #include "api/api.h"
 #include "base/clock.h"
 #include "base/ledger.h"
@@ -164,9 +165,7 @@ static struct pp_api *open_api(struct pp_wire *w)
 static enum pp_err open_http(struct pp_wire *w, struct pp_wire_error *error)
 {
     const struct pp_config *c = w->config;
-    const struct pp_http_options options = {.host = c->http.listen.host,
-                                            .port = c->http.listen.port,
-                                            .defer = true,
+    const struct pp_http_options options = {.defer = true,
                                             .max_connections = w->budget.callers,
                                             .max_per_address = (uint32_t)c->http.max_connections_per_address,
                                             .header_timeout_ms = c->http.header_timeout_ms,
@@ -176,17 +175,10 @@ static enum pp_err open_http(struct pp_wire *w, struct pp_wire_error *error)
                                             .max_all = w->budget.places,
                                             .ledger = &w->ledger,
                                             .log = w->log};
-    bool v6 = strchr(c->http.listen.host, ':') != NULL;
     w->api = open_api(w);
     if (!w->api)
         return pp_wire_explain(error, PP_ENOMEM, "out of memory");
-    enum pp_err err = pp_http_server_open(w->loop, &options, pp_api_handler(w->api), &w->http);
-    return pp_wire_explain(error, err, "http.listen %s%s%s:%u: %s", v6 ? "[" : "", c->http.listen.host,
-                           v6 ? "]" : "", c->http.listen.port,
-                           err == PP_EBUSY
-                               ? "address already in use; stop the other process or choose another "
-                                 "with --set http.listen=HOST:PORT"
-                               : pp_err_text(err));
+    return pp_wire_listen(w->loop, c, &options, pp_api_handler(w->api), &w->http, error);
 }
 
 enum pp_err pp_wire_check_ca_file(const char *name, const char *path, struct pp_wire_error *error)
@@ -339,11 +331,16 @@ uint16_t pp_wire_port(struct pp_wire *w)
     return w->http->ops->port(w->http);
 }
 
-enum pp_err pp_wire_reload(struct pp_wire *w, const struct pp_config *config)
+/* Applies the parameters, and gives new connections the certificate, unless `tls` is NULL. */
+static enum pp_err reload(struct pp_wire *w, const struct pp_config *config, struct pp_tls_context *tls)
 {
-    enum pp_err err = pp_wire_params_reload(&w->params, config);
+    enum pp_err err = tls ? pp_http_server_prepare_tls(w->http) : PP_OK;
+    if (err == PP_OK)
+        err = pp_wire_params_reload(&w->params, config);
     if (err != PP_OK)
         return err;
+    if (tls)
+        pp_http_server_set_tls(w->http, tls);
     if ((err = pp_wire_share_servers(&w->p, config)) != PP_OK)
         pp_log(w->log, PP_LOG_WARN, "share.servers not used", "error", pp_err_text(err), NULL);
     pp_pipeline_reloaded(&w->p);
@@ -351,6 +348,18 @@ enum pp_err pp_wire_reload(struct pp_wire *w, const struct pp_config *config)
     pp_log_set_level(w->log, config->log.level);
     w->config = config;
     return PP_OK;
+}
+
+enum pp_err pp_wire_reload(struct pp_wire *w, const struct pp_config *config, struct pp_wire_error *error)
+{
+    struct pp_tls_context *tls;
+    enum pp_err err = pp_wire_open_tls(config, w->log, &tls, error);
+    if (err != PP_OK)
+        return err;
+    err = reload(w, config, tls);
+    if (err != PP_OK)
+        pp_tls_context_close(tls);
+    return pp_wire_explain(error, err, "out of memory");
 }
 
 void pp_wire_publish(struct pp_wire *w, const char *type, const char *data, size_t n)

@@ -34,11 +34,14 @@ bool pp_wire_stores_fit(const struct pp_config *config);
 pp_must_check enum pp_err pp_wire_open(struct pp_loop *loop, struct pp_log *log,
                                        const struct pp_config *config, unsigned roles, struct pp_wire **out,
                                        struct pp_wire_error *error);
-/* Returns the port on which the HTTP server listens. */
+/* Returns the port on which the HTTP server listens; 0: a unix socket. */
 uint16_t pp_wire_port(struct pp_wire *wire);
 /* Applies the reloadable parameters of a newer configuration. Ends the subscriptions whose API key
- * is gone or has changed. Returns PP_ENOMEM, and changes nothing, when out of memory. */
-pp_must_check enum pp_err pp_wire_reload(struct pp_wire *wire, const struct pp_config *config);
+ * is gone or has changed. New connections get the certificate that http.tls.cert has now. Returns
+ * PP_ENOMEM when out of memory, or PP_EINVAL if the certificate or its key can't be used; then it
+ * changes nothing, and `error` says why. */
+pp_must_check enum pp_err pp_wire_reload(struct pp_wire *wire, const struct pp_config *config,
+                                         struct pp_wire_error *error);
 /* Publishes an event for operators, if this process has an event log (events/publisher.h). */
 void pp_wire_publish(struct pp_wire *wire, const char *type, const char *data, size_t n);
 /* Drains: stops accepting and claiming, finishes transfers in flight or hands their tasks back,

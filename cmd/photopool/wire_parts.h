@@ -8,6 +8,11 @@
 #include "pipeline/pipeline.h"
 #include "wire.h"
 
+struct pp_http_handler;
+struct pp_http_options;
+struct pp_http_server;
+struct pp_tls_context;
+
 /* The roles of a process that does everything. */
 #define PP_ROLES_ALL (PP_ROLE_API | PP_ROLE_INGEST | PP_ROLE_WORKER | PP_ROLE_DELIVER | PP_ROLE_CRON)
 
@@ -81,6 +86,26 @@ pp_must_check enum pp_err pp_wire_share_servers(struct pp_pipeline *p, const str
  * another, PP_EIO or PP_ENOMEM. If the owner is not certain, no orphans are looked for. */
 pp_must_check enum pp_err pp_wire_own_blobs(struct pp_pipeline *p, const struct pp_config *config,
                                             struct pp_wire_error *error);
+
+/* --- wire_listen.c --- */
+
+/* Opens the HTTP server where the configuration says, with TLS if it names a certificate; takes all
+ * else from `options`. On failure `error` says what to do. */
+pp_must_check enum pp_err pp_wire_listen(struct pp_loop *loop, const struct pp_config *config,
+                                         const struct pp_http_options *options,
+                                         const struct pp_http_handler *handler, struct pp_http_server **out,
+                                         struct pp_wire_error *error);
+/* Reads the certificate and the key that the configuration names. Sets *out to what the caller must
+ * close or give to the server; NULL: the configuration names none. Logs a warning of a certificate
+ * that is not valid now. Returns PP_EINVAL or PP_ENOMEM, and `error` says what to do. Blocks while
+ * it reads. */
+pp_must_check enum pp_err pp_wire_open_tls(const struct pp_config *config, struct pp_log *log,
+                                           struct pp_tls_context **out, struct pp_wire_error *error);
+/* Checks the files as pp_wire_open_tls() does. `text` gets the error; or the warning, or "". */
+pp_must_check enum pp_err pp_wire_check_tls(const struct pp_config *config, struct pp_wire_error *text);
+/* Writes where a server with this configuration listens: "https://[::1]:8080" or "unix:PATH". */
+#define PP_WIRE_URL_BYTES 300
+void pp_wire_url(const struct pp_config *config, uint16_t port, char out[PP_WIRE_URL_BYTES]);
 
 /* Returns `err`. If it is not PP_OK, first writes the text into `error`. */
 enum pp_err pp_wire_explain(struct pp_wire_error *error, enum pp_err err, const char *fmt, ...)

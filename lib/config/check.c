@@ -100,6 +100,12 @@ enum pp_err pp_config_cross_check(const struct pp_config *cfg, struct pp_config_
         {is_word(cfg->worker.id), "worker.id", "has other characters; allowed: A-Z a-z 0-9 . _ -"},
         {has_tiers(cfg), "worker.tiers", "names a timeout that no tier has; allowed: those of fetch.tiers"},
         {!common, "auth.keys", common},
+        {!cfg->http.tls.key[0] || cfg->http.tls.cert[0], "http.tls.key",
+         "is set, but http.tls.cert is not; allowed: both, or none for http"},
+        {!cfg->http.tls.cert[0] || cfg->http.tls.key[0], "http.tls.cert",
+         "is set, but http.tls.key is not; allowed: both, or none for http"},
+        {!cfg->http.tls.cert[0] || !cfg->http.listen.unix_path[0], "http.tls.cert",
+         "is set, but http.listen is a unix socket, which takes http only; allowed: one of them"},
         {!cfg->auth.ticket_secret[0] || strlen(cfg->auth.ticket_secret) >= 32, "auth.ticket_secret",
          "is too short; allowed: at least 32 characters, as from: openssl rand -hex 32"},
         {strcmp(cfg->amqp.url, "none") == 0 || is_amqp(cfg->amqp.url), "amqp.url",
@@ -135,7 +141,7 @@ static bool is_loopback(const char *host)
 enum pp_err pp_config_check(const struct pp_config *cfg, struct pp_config_error *err)
 {
     *err = (struct pp_config_error){0};
-    if (cfg->auth.keys.n || is_loopback(cfg->http.listen.host))
+    if (cfg->auth.keys.n || cfg->http.listen.unix_path[0] || is_loopback(cfg->http.listen.host))
         return PP_OK;
     return fail_at(
         cfg, err, "http.listen",
@@ -173,5 +179,8 @@ enum pp_err pp_config_check_reload(const struct pp_config *in_force, const struc
     if (in_force->auth.keys.n && !newer->auth.keys.n)
         return pp_config_fail(err, newer->file, 0, "auth.keys",
                               "has no keys any more; restart photopool to run without keys");
+    if (in_force->http.tls.cert[0] && !newer->http.tls.cert[0])
+        return pp_config_fail(err, newer->file, 0, "http.tls.cert",
+                              "is not set any more; restart photopool to serve http");
     return PP_OK;
 }

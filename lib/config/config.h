@@ -32,10 +32,11 @@
 struct pp_param;
 
 /* An address to listen on. host is an IPv4 or IPv6 address without brackets; with port 0 the system
- * chooses a free port. */
+ * chooses a free port. If unix_path is not "", it is the path of a unix socket, and host is "". */
 struct pp_config_listen {
     const char *host;
     uint16_t port;
+    const char *unix_path;
 };
 
 /* A tier: a pool of transfers with one timeout. */
@@ -122,6 +123,9 @@ struct pp_config_origin {
 struct pp_config {
     struct {
         struct pp_config_listen listen;
+        struct {
+            const char *cert, *key; /* names of PEM files; both or none are given */
+        } tls;
         int64_t max_connections;
         /* the most connections from one address; event streams do not count */
         int64_t max_connections_per_address;

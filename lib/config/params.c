@@ -94,7 +94,13 @@ static const struct pp_section sections[] = {
 /* clang-format off */
 static const struct pp_param params[] = {
 P(LISTEN, "http.listen", http.listen, "127.0.0.1:8080", 0, 0, 0,
-  "Where the server listens. Other than loopback needs auth.keys. Port 0 takes a free one.")
+  "Where the server listens: ADDRESS:PORT, or unix:PATH, a socket file with mode 0660. Other than loopback and unix "
+  "needs auth.keys. Port 0 takes a free one.")
+P(STRING, "http.tls.cert", http.tls.cert, "", 0, 4095, LIVE,
+  "File of the server's certificate (PEM), then those of its authorities: the server speaks https only. SIGHUP reads "
+  "it again, for new connections. Empty: http.")
+P(STRING, "http.tls.key", http.tls.key, "", 0, 4095, LIVE,
+  "File of the private key for http.tls.cert (PEM, without a password). SIGHUP reads it again.")
 P(COUNT, "http.max_connections", http.max_connections, "12000", 16, 1e6, 0,
   "Open connections in all; beyond it the one gives way that is least useful. Lowered if descriptors are few.")
 P(COUNT, "http.max_connections_per_address", http.max_connections_per_address, "256", 1, 1e6, 0,

@@ -172,7 +172,7 @@ static const struct pp_type types[] = {
     [PP_TYPE_BOOL] = {"a switch", "on or off", .set = set_bool, .put = put_bool},
     [PP_TYPE_STRING] = {"a text", .set = set_string, .put = put_string},
     [PP_TYPE_URL] = {"a URL", .set = set_url, .put = put_url},
-    [PP_TYPE_LISTEN] = {"an address and port", "127.0.0.1:8080, [::1]:8080 or 0.0.0.0:8080",
+    [PP_TYPE_LISTEN] = {"an address and port", "127.0.0.1:8080, [::1]:8080, 0.0.0.0:8080 or unix:PATH",
                         .set = pp_set_listen, .put = pp_put_listen},
     [PP_TYPE_COUNT] = {"a count", "250, 10k or 5M", 0, 0, 0, set_integer, put_integer, pp_units_count},
     [PP_TYPE_COUNT_OR_NULL] = {"a count or null", "250, 10k or null", 0, 0, 0, set_integer_or_null,

@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/un.h>
+
+#define UNIX_PREFIX "unix:"
 
 /* Reads 1 to 5 digits with a value of at most 65535. */
 static bool parse_port(const char *s, size_t n, uint16_t *out)
@@ -59,11 +62,25 @@ static enum pp_err keep_address(const struct pp_value *v, const char *s, size_t 
     return *out ? PP_OK : PP_ENOMEM;
 }
 
+static enum pp_err set_unix(const struct pp_value *v, yaml_node_t *node, const char *path,
+                            struct pp_config_listen *listen)
+{
+    size_t most = sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1;
+    if (!*path || strlen(path) > most)
+        return pp_value_fail(v, node, "\"unix:%.120s\" has no path of 1 to %zu bytes", path, most);
+    listen->host = "";
+    listen->unix_path = pp_arena_strdup(&v->cfg->arena, path);
+    return listen->unix_path ? PP_OK : PP_ENOMEM;
+}
+
 enum pp_err pp_set_listen(const struct pp_value *v, yaml_node_t *node, const char *s, void *field)
 {
     struct pp_config_listen *listen = field;
     const char *colon = strrchr(s, ':');
     int family;
+    *listen = (struct pp_config_listen){.unix_path = ""};
+    if (strncmp(s, UNIX_PREFIX, strlen(UNIX_PREFIX)) == 0)
+        return set_unix(v, node, s + strlen(UNIX_PREFIX), listen);
     if (!colon || !parse_port(colon + 1, strlen(colon + 1), &listen->port))
         return pp_value_not(v, node);
     size_t n = (size_t)(colon - s);
@@ -80,8 +97,12 @@ enum pp_err pp_set_listen(const struct pp_value *v, yaml_node_t *node, const cha
 void pp_put_listen(const struct pp_put *put, const void *field)
 {
     const struct pp_config_listen *listen = field;
-    char text[INET6_ADDRSTRLEN + 10];
-    snprintf(text, sizeof text, strchr(listen->host, ':') ? "[%s]:%u" : "%s:%u", listen->host, listen->port);
+    char text[sizeof UNIX_PREFIX + sizeof(struct sockaddr_un)];
+    if (listen->unix_path[0])
+        snprintf(text, sizeof text, UNIX_PREFIX "%s", listen->unix_path);
+    else
+        snprintf(text, sizeof text, strchr(listen->host, ':') ? "[%s]:%u" : "%s:%u", listen->host,
+                 listen->port);
     pp_put_text(put, text);
 }
 

@@ -127,7 +127,9 @@ struct pp_kit *pp_kit_open(const struct pp_http_options *options)
     k->loop = pp_loop_open();
     assert_non_null(k->loop);
     struct pp_http_handler handler = {.head = head, .handle = handle, .problem = problem, .data = k};
-    assert_int_equal(pp_http_server_open(k->loop, options, &handler, &k->server), PP_OK);
+    struct pp_http_options o = options ? *options : (struct pp_http_options){0};
+    o.tls = pp_hc_tls_context();
+    assert_int_equal(pp_http_server_open(k->loop, &o, &handler, &k->server), PP_OK);
     k->port = k->server->ops->port(k->server);
     return k;
 }

@@ -350,7 +350,7 @@ class Pool(Process):
         """
         tree = {}
         for name, value in self.config.items():
-            section, key = name.split(".")
+            section, key = name.split(".", 1)
             tree.setdefault(section, {})[key] = value
         with open(self.config_file, "w", encoding="utf-8") as f:
             json.dump(tree, f, indent=1)

@@ -110,11 +110,11 @@ class NodeWs:
         self.process.stdin.write(json.dumps(command).encode() + b"\n")
         self.process.stdin.flush()
 
-    def connect(self, pool, query, **options):
+    def connect(self, pool, query, scheme="ws", **options):
         """Starts the handshake without waiting for its end."""
         self.n += 1
         ws = self.sockets[self.n] = Ws(self, self.n)
-        return ws.tell("open", url=f"ws://127.0.0.1:{pool.port}/v1/events?{query}", options=options)
+        return ws.tell("open", url=f"{scheme}://127.0.0.1:{pool.port}/v1/events?{query}", options=options)
 
     def open(self, pool, query, **options):
         ws = self.connect(pool, query, **options)

@@ -1,18 +1,28 @@
 #!/usr/bin/env python3
-# scenario: timeout=90 main
+# scenario: timeout=180 main
 """photopool fetches over https, from a host that speaks only HTTP/2 (nghttpd) and whose certificate
 authority fetch.ca_file names: photos must be stored, over few connections. Without the authority
 every photo must fail with tls_failed; if the file has no certificate, `photopool up` must not
 start.
+
+The listener speaks TLS, too: requests, the command line and a WebSocket; SIGHUP must give new
+connections a new certificate, and keep the old one if the new one can't be used. And it must listen
+on a unix socket.
 """
+import http.client
+import json
 import os
 import re
+import signal
 import socket
+import ssl
+import stat
 import struct
 import subprocess
 import zlib
 
 from harness import PHOTOPOOL, SLOW, Pool, Process, Skipped, check, free_port, outcomes, same, scenario, wait_until
+from streams import NodeWs
 
 HOST = "shop.example"
 
@@ -32,11 +42,11 @@ def openssl(*args):
         raise Skipped("no openssl here") from None
 
 
-def certificates(case):
-    ca, ca_key, cert, key = (case.path(name) for name in ("ca.pem", "ca.key", "cert.pem", "cert.key"))
+def certificates(case, names=f"DNS:{HOST}"):
+    ca, ca_key, cert, key = (case.name(name) for name in ("ca.pem", "ca.key", "cert.pem", "cert.key"))
     curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2")
     openssl("req", "-x509", *curve, "-subj", "/CN=Scenario Authority", "-keyout", ca_key, "-out", ca)
-    openssl("req", "-x509", *curve, "-subj", f"/CN={HOST}", "-addext", f"subjectAltName=DNS:{HOST}", "-addext",
+    openssl("req", "-x509", *curve, "-subj", f"/CN={HOST}", "-addext", f"subjectAltName={names}", "-addext",
             "basicConstraints=critical,CA:FALSE", "-CA", ca, "-CAkey", ca_key, "-keyout", key, "-out", cert)
     return ca, cert, key
 
@@ -112,4 +122,103 @@ def a_file_without_certificates(case):
         same(run.stderr.decode().splitlines()[-1], f"photopool: fetch.ca_file {path} {due}", "the error text")
 
 
-scenario(the_authority_counts, a_file_without_certificates)
+# --- the listener ---
+
+
+def command(*args, status=0, said="", text=b"", **env):
+    """Runs a subcommand, which must exit with `status` and say `said`."""
+    run = subprocess.run([PHOTOPOOL, *args], input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+                         timeout=30 * SLOW, env={**os.environ, **env})
+    check(run.returncode == status and said in run.stdout.decode(), f"{args} exits with {run.returncode}: {run.stdout!r}")
+    return run.stdout.decode()
+
+
+class TlsPool(Pool):
+    """`photopool up` that speaks TLS, with a certificate of its own authority."""
+
+    def __init__(self, case):
+        self.ca, self.cert, self.key = certificates(case, "IP:127.0.0.1")
+        super().__init__(case, config={"http.tls.cert": self.cert, "http.tls.key": self.key})
+
+    def ask(self, method, path, body=None, headers=None):
+        """Returns (status, body, serial number of the certificate), by a new connection."""
+        tls = ssl.create_default_context(cafile=self.ca)
+        c = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=30 * SLOW, context=tls)
+        c.connect()
+        serial = c.sock.getpeercert()["serialNumber"]
+        c.request(method, path, body, headers or {})
+        r = c.getresponse()
+        answer = r.status, r.read(), serial
+        c.close()
+        return answer
+
+    def ready(self):
+        return self.ask("GET", "/readyz")[0] == 200
+
+    def finish(self):
+        body = json.dumps({"client": "42", "items": [{"id": "a", "photos": []}]})
+        same(self.ask("POST", "/v1/batches", body, {"Content-Type": "application/json"})[0], 202, "POST /v1/batches")
+
+    def new_certificate(self):
+        """Puts another certificate, of another authority, into the files."""
+        ca, cert, key = certificates(self.case, "IP:127.0.0.1")
+        os.replace(cert, self.cert)
+        os.replace(key, self.key)
+        self.ca = ca
+
+
+def the_listener_speaks_tls(case):
+    pool = TlsPool(case).start()
+    url, node = f"https://127.0.0.1:{pool.port}", NodeWs()
+    with open(pool.ca, encoding="ascii") as f:
+        ws = node.open(pool, "key=results:42", scheme="wss", ca=f.read())
+    command("submit", "-", "--client", "42", "--server", url, "--ca-file", pool.ca, text=b'{"id":"b","photos":[]}\n')
+    same(ws.events(1)[0]["data"]["data"]["item"], "b", "the event by WebSocket")
+    command("status", PHOTOPOOL_SERVER=url, PHOTOPOOL_CA_FILE=pool.ca)
+    command("status", "--server", url, status=4, said="certificate")
+    command("status", "--server", url, "--ca-file", case.path("none"), status=2, said="can't be read")
+
+    old = pool.ask("GET", "/healthz")[2]
+    pool.new_certificate()
+    pool.signal(signal.SIGHUP)
+    wait_until(lambda: "configuration reloaded" in pool.text(), 10, "the reload")
+    new = pool.ask("GET", "/healthz")[2]
+    check(new != old, "new connections get the new certificate")
+    pool.finish()
+    same(ws.events(1)[0]["data"]["data"]["item"], "a", "an event by the connection from before")
+
+    with open(pool.cert, "w", encoding="ascii") as f:
+        f.write("half of it\n")
+    pool.signal(signal.SIGHUP)
+    due = f"http.tls.cert {pool.cert} has no certificate in PEM form"
+    wait_until(lambda: [line for line in pool.text().splitlines() if "ERROR" in line.upper() and due in line], 10, "the error")
+    same(pool.ask("GET", "/healthz")[2], new, "the certificate after that")
+    pool.stop()
+    same(ws.closed(), 1001, "the close code at the end")
+    node.close()
+    command("up", "--data", case.name("data"), "--config", pool.config_file, status=1, said=f"photopool: {due}")
+    command("up", "--set", f"http.tls.key={pool.key}", status=2, said="http.tls.key: is set, but http.tls.cert is not")
+
+
+def the_listener_is_a_unix_socket(case):
+    path = case.path("socket")
+    pool = Pool(case, config={"http.listen": f"unix:{path}"})
+    pool.spawn_up()
+    same(pool.process.stdout.readline().decode(), f"photopool listens on unix:{path}, data in {pool.data}\n", "what it says")
+    pool.process.stdout.close()
+    same(stat.S_IMODE(os.stat(path).st_mode), 0o660, "mode of the file")
+    command("submit", "-", "--client", "42", "--server", f"unix:{path}", text=b'{"id":"b","photos":[]}\n')
+    command("up", "--data", case.name("data"), "--set", f"http.listen=unix:{path}", status=1,
+            said=f"photopool: http.listen unix:{path}: a server listens there")
+    pool.kill()
+    check(os.path.exists(path), "kill -9 leaves the file")
+    command("status", "--server", f"unix:{path}", status=4, said=f"can't reach unix:{path}: Connection refused")
+    pool.spawn_up()
+    pool.process.stdout.readline()
+    pool.process.stdout.close()
+    command("status", PHOTOPOOL_SERVER=f"unix:{path}")
+    pool.stop()
+    check(not os.path.exists(path), "the file is gone after the end")
+
+
+scenario(the_authority_counts, a_file_without_certificates, the_listener_speaks_tls, the_listener_is_a_unix_socket)

@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -15,13 +16,83 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+
+#include "adapter/http/tls_context.h"
+#include "raw_origin.h"
 #include "test_loop.h"
 
 enum { WAIT_MS = 20000 };
+
+/* --- TLS --- */
+
+bool pp_hc_tls(void)
+{
+    return getenv("PP_TEST_TLS") != NULL;
+}
+
+struct pp_tls_context *pp_hc_tls_context(void)
+{
+    char cert[600], key[600];
+    struct pp_tls_context *out;
+    struct pp_tls_problem problem;
+    if (!pp_hc_tls())
+        return NULL;
+    SSL_CTX *tls = pp_test_tls("photopool.test", PP_CERT_GOOD);
+    snprintf(cert, sizeof cert, "%s/server.pem", pp_test_tmpdir());
+    snprintf(key, sizeof key, "%s/server.key", pp_test_tmpdir());
+    pp_test_tls_write(tls, cert, key);
+    SSL_CTX_free(tls);
+    assert_int_equal(pp_tls_context_open(cert, key, &out, &problem), PP_OK);
+    return out;
+}
+
+static SSL *open_tls(int fd)
+{
+    static SSL_CTX *ctx; /* of the whole process */
+    if (!ctx) {
+        ctx = SSL_CTX_new(TLS_client_method());
+        SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+        assert_int_equal(SSL_CTX_load_verify_file(ctx, pp_test_ca_file()), 1);
+        SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, NULL);
+        signal(SIGPIPE, SIG_IGN); /* OpenSSL's writes raise it */
+    }
+    SSL *ssl = SSL_new(ctx);
+    assert_non_null(ssl);
+    assert_int_equal(SSL_set_fd(ssl, fd), 1);
+    SSL_set_connect_state(ssl);
+    return ssl;
+}
+
+/* As send(): returns -1 and EAGAIN if nothing can be sent now. */
+static ssize_t send_some(struct pp_hc *c, const char *p, size_t n)
+{
+    if (!c->ssl)
+        return send(c->fd, p, n, MSG_NOSIGNAL);
+    ERR_clear_error();
+    int r = SSL_write(c->ssl, p, (int)n), why = SSL_get_error(c->ssl, r);
+    errno = why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE ? EAGAIN : EPIPE;
+    return r > 0 ? r : -1;
+}
+
+/* As recv(). */
+static ssize_t receive_some(struct pp_hc *c, char *p, size_t n)
+{
+    if (!c->ssl)
+        return recv(c->fd, p, n, 0);
+    ERR_clear_error();
+    int r = SSL_read(c->ssl, p, (int)n), why = SSL_get_error(c->ssl, r);
+    errno = why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE ? EAGAIN : ECONNRESET;
+    return r > 0 ? r : why == SSL_ERROR_ZERO_RETURN ? 0 : -1;
+}
+
+/* --- open and close --- */
 
 void pp_hc_open(struct pp_hc *c, struct pp_loop *loop, const char *source, uint16_t port)
 {
@@ -39,10 +110,22 @@ void pp_hc_open(struct pp_hc *c, struct pp_loop *loop, const char *source, uint1
     assert_int_equal(connect(c->fd, (struct sockaddr *)&sa, sizeof sa), 0);
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     assert_int_equal(fcntl(c->fd, F_SETFL, O_NONBLOCK), 0);
+    c->ssl = pp_hc_tls() ? open_tls(c->fd) : NULL;
+}
+
+void pp_hc_open_unix(struct pp_hc *c, struct pp_loop *loop, const char *path)
+{
+    struct sockaddr_un un = {.sun_family = AF_UNIX};
+    *c = (struct pp_hc){.loop = loop, .fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    assert_true(c->fd >= 0);
+    assert_true(snprintf(un.sun_path, sizeof un.sun_path, "%s", path) < (int)sizeof un.sun_path);
+    assert_int_equal(connect(c->fd, (struct sockaddr *)&un, sizeof un), 0);
+    assert_int_equal(fcntl(c->fd, F_SETFL, O_NONBLOCK), 0);
 }
 
 void pp_hc_close(struct pp_hc *c)
 {
+    SSL_free(c->ssl);
     close(c->fd);
     free(c->in);
     *c = (struct pp_hc){.fd = -1};
@@ -60,7 +143,7 @@ static bool sent_all(void *arg)
 {
     struct sending *s = arg;
     while (s->n > 0) {
-        ssize_t n = send(s->c->fd, s->p, s->n, MSG_NOSIGNAL);
+        ssize_t n = send_some(s->c, s->p, s->n);
         if (n < 0)
             return errno != EAGAIN;
         s->p += n;
@@ -83,6 +166,8 @@ void pp_hc_puts(struct pp_hc *c, const char *s)
 
 void pp_hc_shutdown(struct pp_hc *c)
 {
+    if (c->ssl)
+        SSL_shutdown(c->ssl);
     shutdown(c->fd, SHUT_WR);
 }
 
@@ -96,7 +181,7 @@ bool pp_hc_ended(struct pp_hc *c)
             c->in = realloc(c->in, c->cap);
             assert_non_null(c->in);
         }
-        ssize_t n = recv(c->fd, c->in + c->n, c->cap - c->n - 1, 0);
+        ssize_t n = receive_some(c, c->in + c->n, c->cap - c->n - 1);
         if (n < 0 && errno == EAGAIN)
             break;
         c->reset = n < 0;

@@ -13,14 +13,25 @@
 
 #include "runtime/loop.h"
 
+struct ssl_st;
+struct pp_tls_context;
+
 struct pp_hc {
     struct pp_loop *loop;
     int fd;
-    char *in; /* the bytes that have been received */
+    struct ssl_st *ssl; /* NULL: plain */
+    char *in;           /* the bytes that have been received */
     /* n: number of bytes in `in`. cap: allocated size of `in`. at: where the next answer begins. */
     size_t n, cap, at;
     bool ended, reset;
 };
+
+/* Returns true if the environment has PP_TEST_TLS: then all clients and the servers of the tests
+ * speak TLS. */
+bool pp_hc_tls(void);
+/* Returns a context for a test's server with a new certificate, if pp_hc_tls(), else NULL. The
+ * caller owns it. */
+struct pp_tls_context *pp_hc_tls_context(void);
 
 struct pp_hc_answer {
     int status;
@@ -34,6 +45,8 @@ struct pp_hc_answer {
 /* Connects from `source`, an IPv4 address of this machine (NULL: any address), to 127.0.0.1:port.
  * Does not turn the loop. */
 void pp_hc_open(struct pp_hc *c, struct pp_loop *loop, const char *source, uint16_t port);
+/* Connects to a unix socket. Does not turn the loop. */
+void pp_hc_open_unix(struct pp_hc *c, struct pp_loop *loop, const char *path);
 void pp_hc_close(struct pp_hc *c);
 /* Sends all bytes. If the connection has ended, stops without an error. */
 void pp_hc_send(struct pp_hc *c, const void *p, size_t n);

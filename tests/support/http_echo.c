@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "http_client.h"
+
 enum { PATTERN_MAX = 32 << 20 };
 
 static const char *const code_names[] = {
@@ -240,7 +242,9 @@ void pp_echo_open(struct pp_echo *e, const struct pp_http_options *options)
     e->loop = pp_loop_open();
     assert_non_null(e->loop);
     struct pp_http_handler handler = {head, handle, dropped, give_way, problem, e};
-    assert_int_equal(pp_http_server_open(e->loop, options, &handler, &e->server), PP_OK);
+    struct pp_http_options o = *options;
+    o.tls = o.tls ? o.tls : pp_hc_tls_context();
+    assert_int_equal(pp_http_server_open(e->loop, &o, &handler, &e->server), PP_OK);
     e->port = e->server->ops->port(e->server);
     pp_account_init(&e->share, options->ledger ? &options->ledger->rows[PP_RES_BODIES] : NULL, PP_NO_LIMIT);
     pp_account_init(&e->answers, options->ledger ? &options->ledger->rows[PP_RES_ANSWERS] : NULL,

@@ -54,5 +54,7 @@ SSL_CTX *pp_test_tls(const char *host, enum pp_test_cert kind);
  * be an IPv4 address. */
 void pp_test_tls_files(const char *host, enum pp_test_cert kind, const char *cert_file, const char *key_file);
 const char *pp_test_ca_file(void);
+/* Writes the certificate and the key of `tls` to these files, in PEM form. */
+void pp_test_tls_write(const SSL_CTX *tls, const char *cert, const char *key);
 
 #endif

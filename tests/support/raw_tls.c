@@ -105,18 +105,22 @@ SSL_CTX *pp_test_tls(const char *host, enum pp_test_cert kind)
     return ctx;
 }
 
+void pp_test_tls_write(const SSL_CTX *tls, const char *cert, const char *key)
+{
+    FILE *f = fopen(cert, "w");
+    assert_non_null(f);
+    assert_int_equal(PEM_write_X509(f, SSL_CTX_get0_certificate(tls)), 1);
+    (void)fclose(f);
+    f = fopen(key, "w");
+    assert_non_null(f);
+    assert_int_equal(PEM_write_PrivateKey(f, SSL_CTX_get0_privatekey(tls), NULL, NULL, 0, NULL, NULL), 1);
+    (void)fclose(f);
+}
+
 void pp_test_tls_files(const char *host, enum pp_test_cert kind, const char *cert_file, const char *key_file)
 {
-    EVP_PKEY *key = EVP_EC_gen("P-256");
-    X509 *cert = make_kind(key, host, kind);
-    FILE *f = fopen(cert_file, "w"), *g = fopen(key_file, "w");
+    SSL_CTX *tls = pp_test_tls(host, kind);
 
-    assert_non_null(f);
-    assert_non_null(g);
-    assert_int_equal(PEM_write_X509(f, cert), 1);
-    assert_int_equal(PEM_write_PrivateKey(g, key, NULL, NULL, 0, NULL, NULL), 1);
-    (void)fclose(f);
-    (void)fclose(g);
-    X509_free(cert);
-    EVP_PKEY_free(key);
+    pp_test_tls_write(tls, cert_file, key_file);
+    SSL_CTX_free(tls);
 }

@@ -64,6 +64,9 @@ static void a_reload_loses_neither_keys_nor_the_file(void **state)
         {"clients.rpm: 5\n", "# a comment\n", "is empty"},
         {"clients.rpm: 5\n", "clients.rpm: 6\n", NULL},
         {"clients.rpm: 5\n", KEYS, NULL},
+        {"http.tls: {cert: a, key: b}\n", "clients.rpm: 6\n", "http.tls.cert: is not set any more"},
+        {"http.tls: {cert: a, key: b}\n", "http.tls: {cert: c, key: b}\n", NULL},
+        {"clients.rpm: 6\n", "http.tls: {cert: a, key: b}\n", NULL},
         {"", "clients.rpm: 6\n", NULL},
         {"", "", NULL},
     };
@@ -175,12 +178,51 @@ static void files_are_found(void **state)
     assert_int_equal(rmdir(dir), 0);
 }
 
+/* Where the server listens, and TLS: what goes together. */
+static void tls_and_unix_sockets(void **state)
+{
+    (void)state;
+    static const char long_name[] =
+        "http.listen: unix:/0123456789/0123456789/0123456789/0123456789/0123456789/0123456789/0123456789"
+        "/0123456789/0123456789/0123456789\n";
+    static const struct {
+        const char *yaml;
+        int line; /* of the error; 0: there is none */
+        const char *text;
+    } cases[] = {
+        {"http.listen: unix:/run/photopool.sock\n", 0, NULL},
+        {"http.listen: unix:a:80\n", 0, NULL},
+        {"http.listen: 'unix:'\n", 1, "http.listen: \"unix:\" has no path of 1 to 107 bytes"},
+        {long_name, 1, "has no path of 1 to 107 bytes"},
+        {"http:\n  tls: {cert: a, key: b}\n", 0, NULL},
+        {"http:\n  tls: {key: a}\n", 2, "http.tls.key: is set, but http.tls.cert is not; allowed: both"},
+        {"http:\n  tls.cert: a\n", 2, "http.tls.cert: is set, but http.tls.key is not; allowed: both"},
+        {"http:\n  listen: unix:a\n  tls:\n    cert: a\n    key: a\n", 4, "allowed: one of them"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct pp_config *cfg;
+        struct pp_config_error err;
+        assert_int_equal(try(&cfg, cases[i].yaml, &err), cases[i].line > 0 ? PP_EINVAL : PP_OK);
+        if (cases[i].line > 0) {
+            assert_int_equal(err.line, cases[i].line);
+            if (!strstr(err.text, cases[i].text))
+                fail_msg("%s", err.text);
+        }
+        pp_config_free(cfg);
+    }
+    struct pp_config *cfg = load(cases[0].yaml);
+    assert_string_equal(cfg->http.listen.unix_path, "/run/photopool.sock");
+    assert_string_equal(cfg->http.listen.host, "");
+    pp_config_free(cfg);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(files_are_found),
         cmocka_unit_test(a_reload_loses_neither_keys_nor_the_file),
         cmocka_unit_test(a_reload_of_half_a_file_keeps_the_keys),
+        cmocka_unit_test(tls_and_unix_sockets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,7 +20,7 @@ enum {
 
 /* The part of an answer that the kernel has not accepted yet. libuv sends it. */
 struct out {
-    uv_write_t write;
+    struct pp_conn_write write;
     /* The connection to continue after the write. NULL after "100 Continue", because the connection
      * is reading a body meanwhile. */
     struct pp_conn *conn;
@@ -191,9 +191,9 @@ static void on_sent(struct pp_conn *c)
     pp_conn_answered(c);
 }
 
-static void on_written(uv_write_t *req, int status)
+static void on_written(struct pp_conn_write *w, int status)
 {
-    struct out *out = pp_container_of(req, struct out, write);
+    struct out *out = pp_container_of(w, struct out, write);
     struct pp_conn *c = out->conn;
     if (out->release)
         out->release(out->release_data);
@@ -215,8 +215,9 @@ static void skip(uv_buf_t *buf, size_t *n)
     *n -= step;
 }
 
-/* Queues the bytes of head and body that uv_try_write() did not accept. `conn` is NULL for "100
- * Continue". If `release` is set, the body is borrowed until release(release_data), else copied. */
+/* Queues the bytes of head and body that pp_conn_try_write() did not accept. `conn` is NULL for
+ * "100 Continue". If `release` is set, the body is borrowed until release(release_data), else
+ * copied. */
 static bool queue_rest(struct pp_conn *c, struct pp_conn *conn, uv_buf_t bufs[2], void (*release)(void *data),
                        void *release_data)
 {
@@ -231,7 +232,8 @@ static bool queue_rest(struct pp_conn *c, struct pp_conn *conn, uv_buf_t bufs[2]
         memcpy(out->bytes + bufs[0].len, bufs[1].base, bufs[1].len);
         bufs[1].base = out->bytes + bufs[0].len;
     }
-    if (uv_write(&out->write, (uv_stream_t *)&c->tcp, bufs, 2, on_written) != 0) {
+    out->write.cb = on_written;
+    if (pp_conn_write(c, &out->write, bufs, 2) != 0) {
         free(out);
         return false;
     }
@@ -246,13 +248,15 @@ static void send_bytes(struct pp_conn *c, uv_buf_t bufs[2], void (*release)(void
 {
     size_t all = bufs[0].len + bufs[1].len;
     pp_assert(!c->flying && all > 0, "an answer is sent while another one is");
-    int sent = uv_try_write((uv_stream_t *)&c->tcp, bufs, bufs[1].len > 0 ? 2 : 1);
+    int sent = pp_conn_try_write(c, bufs, bufs[1].len > 0 ? 2 : 1);
     size_t done = sent > 0 ? (size_t)sent : 0;
     c->given += all;
     skip(&bufs[0], &done);
     skip(&bufs[1], &done);
     pp_assert(done == 0, "libuv has written more than the answer");
-    bool rest = bufs[0].len + bufs[1].len > 0, ok = sent >= 0 || sent == UV_EAGAIN;
+    /* TLS takes a record as a whole, so the end of one may be unsent though all is taken. */
+    bool rest = bufs[0].len + bufs[1].len > 0 || pp_conn_unsent(c) > 0;
+    bool ok = sent >= 0 || sent == UV_EAGAIN;
     if (ok && rest) {
         ok = c->flying = queue_rest(c, c, bufs, release, release_data);
         release = c->flying ? NULL : release;

@@ -83,6 +83,8 @@ static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *buf)
         uint64_t left = c->exchange->body.left;
         n = left < PP_HTTP_READ_MAX ? (size_t)left : PP_HTTP_READ_MAX;
     }
+    if (c->tls && n < PP_HTTP_READ_MIN) /* a record is longer than its text */
+        n = PP_HTTP_READ_MIN;
     *buf = uv_buf_init(c->server->in_scratch, (unsigned)n);
 }
 
@@ -183,6 +185,36 @@ static void run_fresh(struct pp_conn *c, const char *p, size_t n)
     after_run(c);
 }
 
+/* Consumes bytes that the client has sent. */
+static void take(struct pp_conn *c, const char *p, size_t n)
+{
+    if (c->in_n == 0)
+        run_fresh(c, p, n);
+    else if (keep_input(c, p, n))
+        pp_conn_run(c);
+    else
+        pp_conn_close(c);
+}
+
+/* Decrypts bytes that the client has sent, and consumes the text. */
+static void take_records(struct pp_conn *c, const char *p, size_t n)
+{
+    bool end;
+    ssize_t got = pp_tls_read(c->tls, p, n, c->server->decrypted, &end);
+    if (got < 0) {
+        pp_conn_close(c);
+        return;
+    }
+    if (c->state == PP_CONN_FRESH) /* the handshake is a part of the first head's time */
+        pp_conn_set_state(c, PP_CONN_HEAD);
+    if (got > 0)
+        take(c, c->server->decrypted, (size_t)got);
+    if (end && c->state != PP_CONN_CLOSING) {
+        c->read_end = true;
+        after_run(c);
+    }
+}
+
 static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 {
     struct pp_conn *c = pp_container_of(stream, struct pp_conn, tcp);
@@ -198,12 +230,10 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
         return;
     }
     mark_active(c);
-    if (c->in_n == 0)
-        run_fresh(c, buf->base, (size_t)nread);
-    else if (keep_input(c, buf->base, (size_t)nread))
-        pp_conn_run(c);
+    if (c->tls)
+        take_records(c, buf->base, (size_t)nread);
     else
-        pp_conn_close(c);
+        take(c, buf->base, (size_t)nread);
 }
 
 /* --- after an answer --- */
@@ -217,7 +247,7 @@ void pp_conn_answered(struct pp_conn *c)
     if (c->keep && !c->server->draining) {
         pp_conn_set_state(c, PP_CONN_IDLE);
     } else {
-        shutdown(pp_conn_fd(c), SHUT_WR);
+        pp_conn_shut(c);
         pp_conn_set_state(c, PP_CONN_LINGER);
     }
     pp_conn_run(c);
@@ -237,6 +267,7 @@ static void on_closed(uv_handle_t *h)
 {
     struct pp_conn *c = pp_container_of(h, struct pp_conn, tcp);
     struct pp_http *s = c->server;
+    pp_tls_end(c->tls);
     free(c->in);
     free(c);
     pp_http_accept_again(s); /* a descriptor is free now */
@@ -261,6 +292,7 @@ void pp_conn_close(struct pp_conn *c)
     struct pp_http_exchange *x = c->exchange;
     if (c->state == PP_CONN_CLOSING)
         return;
+    pp_conn_say_bye(c);
     pp_list_remove(&s->states[c->state], &c->in_state);
     pp_conn_leave_peer(c);
     if (c->spare)
@@ -338,10 +370,14 @@ void pp_conn_open(struct pp_conn *c, int fd, const struct sockaddr_storage *sa)
     c->state = PP_CONN_CLOSING;
     s->live++;
     s->stats.accepted_total++;
+    /* libuv only reads from and writes to the socket, so a unix socket is as good as one of TCP;
+     * the kernel refuses TCP's options on it. */
     uv_tcp_init(pp_loop_uv(s->loop), &c->tcp); /* this call can not fail */
     bool ok = uv_tcp_open(&c->tcp, fd) == 0;
     if (!ok)
         close(fd);
+    if (ok && s->tls)
+        ok = (c->tls = pp_tls_begin(s->tls, (uv_stream_t *)&c->tcp)) != NULL;
     if (!ok || !admit(c, pp_http_peer_key(sa))) {
         s->stats.refused_total++;
         uv_close((uv_handle_t *)&c->tcp, on_closed);

@@ -26,12 +26,14 @@
 #ifndef PP_ADAPTER_HTTP_IMPL_H
 #define PP_ADAPTER_HTTP_IMPL_H
 
+#include <sys/stat.h>
 #include <uv.h>
 
 #include "adapter/http/http_body.h"
 #include "adapter/http/http_head.h"
 #include "adapter/http/http_peer.h"
 #include "adapter/http/http_server.h"
+#include "adapter/http/tls.h"
 #include "base/ledger.h"
 #include "base/list.h"
 #include "base/log.h"
@@ -90,6 +92,7 @@ struct pp_conn {
     enum pp_conn_state state;
     int64_t since; /* when the connection entered its state, in ms of the loop's clock */
     struct pp_node in_state;
+    struct pp_tls *tls;     /* NULL: the connection is plain */
     int64_t active;         /* when bytes last came or the rank last changed, in ms of the loop's clock */
     enum pp_http_rank rank; /* which of the peer's lists has in_peer */
     struct pp_node in_peer;
@@ -138,8 +141,13 @@ struct pp_http {
     struct pp_http_handler handler;
     uv_poll_t listener; /* watches listen_fd; open while listen_fd is not -1 */
     int listen_fd;
-    bool unread;                   /* it has to read what came before it accepts more in this turn */
-    bool accept_waits;             /* the server does not accept, for want of descriptors or memory */
+    char *unix_path;       /* the file of the listening unix socket; NULL: none */
+    struct stat unix_file; /* what stat() says of it */
+    /* New connections speak TLS with this context; NULL: they are plain. */
+    struct pp_tls_context *tls;
+    char *decrypted;   /* all connections share this buffer for decrypted bytes; NULL: no TLS yet */
+    bool unread;       /* it has to read what came before it accepts more in this turn */
+    bool accept_waits; /* the server does not accept, for want of descriptors or memory */
     struct pp_timer *accept_timer; /* ends accept_waits */
     bool accept_logged;            /* the log has said so, at accept_logged_ms */
     int64_t accept_logged_ms;
@@ -179,9 +187,9 @@ uint64_t pp_http_max_plain(const struct pp_http *s);
 /* --- http_listen.c --- */
 /* Listens. Returns PP_OK, PP_EBUSY if the address is in use, or PP_EIO; errors are logged. */
 enum pp_err pp_http_listen(struct pp_http *s, const struct sockaddr_storage *sa);
-/* Closes the listening socket, unless it is closed. */
+/* Closes the listening socket, unless it is closed, and removes the file of a unix socket. */
 void pp_http_listen_end(struct pp_http *s);
-/* Returns the port of the listening socket; 0 after pp_http_listen_end(). */
+/* Returns the port of the listening socket; 0 for a unix socket, and after pp_http_listen_end(). */
 uint16_t pp_http_port(const struct pp_http *s);
 /* Accepts again if the server waits for a descriptor. */
 void pp_http_accept_again(void *server);
@@ -206,6 +214,29 @@ void pp_conn_expire(struct pp_conn *c);
 void pp_conn_stay(struct pp_conn *c);
 /* Removes the connection from its peer's lists and count. */
 void pp_conn_leave_peer(struct pp_conn *c);
+
+/* --- http_link.c --- */
+/* A write of http_link.c. It belongs to the caller, and must live until cb. */
+struct pp_conn_write {
+    union {
+        uv_write_t plain;
+        struct pp_tls_write tls;
+    };
+    void (*cb)(struct pp_conn_write *w, int status);
+};
+/* Offers bytes to the kernel, as uv_try_write() does. Returns how many are taken, UV_EAGAIN, or
+ * another error of libuv. */
+int pp_conn_try_write(struct pp_conn *c, const uv_buf_t *bufs, unsigned n);
+/* Sends bufs[0..n), n at most 2, after what was sent before, as uv_write() does: w->cb is called
+ * later from the loop, also if the connection closes. The bytes must live until then, `bufs` need
+ * not. Returns 0, or an error of libuv; then w->cb is never called. */
+int pp_conn_write(struct pp_conn *c, struct pp_conn_write *w, const uv_buf_t *bufs, unsigned n);
+/* Returns how many bytes given to these functions the kernel has not accepted yet. */
+size_t pp_conn_unsent(const struct pp_conn *c);
+/* Shuts the server's side of the connection; on TLS, after close_notify. */
+void pp_conn_shut(struct pp_conn *c);
+/* Sends close_notify on a TLS connection that is about to close, unless it breaks an answer off. */
+void pp_conn_say_bye(struct pp_conn *c);
 
 /* --- http_evict.c --- */
 int pp_conn_fd(const struct pp_conn *c);

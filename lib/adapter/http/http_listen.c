@@ -13,6 +13,7 @@
 #include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "adapter/http/http_impl.h"
@@ -25,6 +26,9 @@ enum {
      * are read in between. With fewer, a caller that connects in a storm of connections waits for
      * more turns than the storm is worth: with 64, twice as long. */
     ACCEPTS_A_TURN = 256,
+    /* With TLS, each connection costs a signature, up to 1 ms, when its first bytes come. */
+    TLS_ACCEPTS_A_TURN = 16,
+    UNIX_MODE = 0660,
     RETRY_MS = 1000,
     LOG_MS = 60000, /* the log says at most this often that connections have to wait */
 };
@@ -82,8 +86,9 @@ static void on_acceptable(uv_poll_t *listener, int status, int events)
 {
     struct pp_http *s = listener->data;
     (void)status, (void)events;
+    int most = s->tls ? TLS_ACCEPTS_A_TURN : ACCEPTS_A_TURN;
     s->unread = false;
-    for (int i = 0; i < ACCEPTS_A_TURN && !s->draining && accept_one(s) && !s->unread; i++)
+    for (int i = 0; i < most && !s->draining && accept_one(s) && !s->unread; i++)
         continue;
 }
 
@@ -104,9 +109,65 @@ static int open_socket(const struct sockaddr_storage *sa, bool defer)
     return -err;
 }
 
+/* Removes a socket file that a server has left which no longer runs. Returns 0 if the path is free
+ * now, or -errno: -EADDRINUSE if a server accepts there, -EEXIST if the file is no socket. */
+static int remove_stale(int fd, const struct sockaddr_un *un)
+{
+    struct stat st;
+    if (lstat(un->sun_path, &st) != 0)
+        return errno == ENOENT ? 0 : -errno;
+    if (!S_ISSOCK(st.st_mode))
+        return -EEXIST;
+    /* EAGAIN: its queue is full, so there is a server */
+    if (connect(fd, (const struct sockaddr *)un, sizeof *un) == 0 || errno == EAGAIN)
+        return -EADDRINUSE;
+    if (errno != ECONNREFUSED)
+        return -errno;
+    return unlink(un->sun_path) == 0 || errno == ENOENT ? 0 : -errno;
+}
+
+/* Makes a socket that listens at the path. Returns it, or -errno. */
+static int open_unix(struct pp_http *s)
+{
+    struct sockaddr_un un = {.sun_family = AF_UNIX};
+    size_t n = strlen(s->unix_path);
+    if (n >= sizeof un.sun_path)
+        return -ENAMETOOLONG;
+    memcpy(un.sun_path, s->unix_path, n);
+    int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int err = probe < 0 ? -errno : remove_stale(probe, &un);
+    if (probe >= 0)
+        close(probe);
+    if (err != 0)
+        return err;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    /* fchmod() sets the mode that bind() gives the file, less the umask; chmod() adds what the
+     * umask has removed. Nobody can connect before listen(). */
+    if (fd >= 0 && fchmod(fd, UNIX_MODE) == 0 && bind(fd, (struct sockaddr *)&un, sizeof un) == 0) {
+        if (chmod(s->unix_path, UNIX_MODE) == 0 && stat(s->unix_path, &s->unix_file) == 0 &&
+            listen(fd, BACKLOG) == 0)
+            return fd;
+        err = errno;
+        (void)unlink(s->unix_path);
+        errno = err;
+    }
+    err = errno;
+    if (fd >= 0)
+        close(fd);
+    return -err;
+}
+
+/* Removes the file of the unix socket, unless it is another server's by now. */
+static void remove_unix(const struct pp_http *s)
+{
+    struct stat st;
+    if (stat(s->unix_path, &st) == 0 && st.st_dev == s->unix_file.st_dev && st.st_ino == s->unix_file.st_ino)
+        (void)unlink(s->unix_path);
+}
+
 enum pp_err pp_http_listen(struct pp_http *s, const struct sockaddr_storage *sa)
 {
-    int fd = open_socket(sa, s->options.defer);
+    int fd = s->unix_path ? open_unix(s) : open_socket(sa, s->options.defer);
     int err = fd < 0 ? -fd : -uv_poll_init_socket(pp_loop_uv(s->loop), &s->listener, fd);
     if (err == 0) {
         s->listener.data = s;
@@ -117,8 +178,9 @@ enum pp_err pp_http_listen(struct pp_http *s, const struct sockaddr_storage *sa)
     }
     if (fd >= 0)
         close(fd);
-    pp_log(s->options.log, PP_LOG_ERROR, "can not listen", "host", s->options.host, "port",
-           PP_LOG_INT(s->options.port), "reason", strerror(err), NULL);
+    pp_log(s->options.log, PP_LOG_ERROR, "can not listen", "host",
+           s->unix_path ? s->unix_path : s->options.host, "port", PP_LOG_INT(s->options.port), "reason",
+           strerror(err), NULL);
     return err == EADDRINUSE ? PP_EBUSY : PP_EIO;
 }
 
@@ -133,6 +195,8 @@ void pp_http_listen_end(struct pp_http *s)
     if (s->listen_fd < 0)
         return;
     uv_close((uv_handle_t *)&s->listener, on_listener_closed); /* no longer polls the socket */
+    if (s->unix_path)
+        remove_unix(s);
     close(s->listen_fd);
     s->listen_fd = -1;
 }
@@ -145,7 +209,7 @@ uint16_t pp_http_port(const struct pp_http *s)
         struct sockaddr_in6 v6;
     } sa = {.v6 = {0}};
     socklen_t n = sizeof sa;
-    if (s->listen_fd < 0 || getsockname(s->listen_fd, &sa.any, &n) != 0)
+    if (s->listen_fd < 0 || s->unix_path || getsockname(s->listen_fd, &sa.any, &n) != 0)
         return 0;
     return ntohs(sa.any.sa_family == AF_INET6 ? sa.v6.sin6_port : sa.v4.sin_port);
 }

@@ -79,7 +79,7 @@ static uint64_t unread(const struct pp_conn *c)
     int sent = 0;
     if (ioctl(pp_conn_fd(c), SIOCOUTQ, &sent) != 0 || sent < 0)
         sent = 0;
-    return uv_stream_get_write_queue_size((const uv_stream_t *)&c->tcp) + (uint64_t)sent;
+    return pp_conn_unsent(c) + (uint64_t)sent;
 }
 
 static uint64_t read_so_far(const struct pp_conn *c)

@@ -11,7 +11,7 @@
 
 struct pp_http_peer_key pp_http_peer_key(const struct sockaddr_storage *sa)
 {
-    struct pp_http_peer_key key = {0};
+    struct pp_http_peer_key key = {0}; /* also of a unix socket */
     if (sa->ss_family == AF_INET) {
         struct sockaddr_in in;
         memcpy(&in, sa, sizeof in);
@@ -30,6 +30,10 @@ struct pp_http_peer_key pp_http_peer_key(const struct sockaddr_storage *sa)
 void pp_http_peer_text(const struct pp_http_peer_key *key, char out[PP_HTTP_PEER_TEXT])
 {
     uint8_t addr[16] = {0};
+    if (key->family == 0) {
+        memcpy(out, "unix", sizeof "unix");
+        return;
+    }
     memcpy(addr, key->addr, sizeof key->addr);
     const char *text = inet_ntop(key->family == 4 ? AF_INET : AF_INET6, addr, out, PP_HTTP_PEER_TEXT - 3);
     pp_assert(text, "an address does not fit into its text");

@@ -25,7 +25,7 @@ enum pp_http_rank {
 };
 
 struct pp_http_peer_key {
-    uint8_t family; /* 4 or 6 */
+    uint8_t family; /* 4 or 6; 0: callers of a unix socket, which are one peer */
     uint8_t addr[8];
 };
 
@@ -40,7 +40,7 @@ struct pp_http_peer {
 /* Returns the key of a client's address. An IPv4 address mapped into IPv6 counts as IPv4. */
 struct pp_http_peer_key pp_http_peer_key(const struct sockaddr_storage *sa);
 
-/* Writes the address as text: "192.0.2.7", or "2001:db8:0:1::/64" for IPv6. */
+/* Writes the address as text: "192.0.2.7", "2001:db8:0:1::/64" for IPv6, or "unix". */
 #define PP_HTTP_PEER_TEXT 64
 void pp_http_peer_text(const struct pp_http_peer_key *key, char out[PP_HTTP_PEER_TEXT]);
 

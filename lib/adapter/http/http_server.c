@@ -17,8 +17,12 @@ static struct pp_http *impl(struct pp_http_server *port)
 void pp_http_unref(struct pp_http *s)
 {
     pp_assert(s->live > 0, "the server is released more often than it is used");
-    if (--s->live == 0)
-        free(s);
+    if (--s->live > 0)
+        return;
+    pp_tls_context_close(s->tls);
+    free(s->decrypted);
+    free(s->unix_path);
+    free(s);
 }
 
 static void on_closed(uv_handle_t *h)
@@ -259,6 +263,7 @@ static struct pp_http *server_new(struct pp_loop *loop, const struct pp_http_opt
     s->bodies = (struct pp_http_bodies){.work = PP_HTTP_WORK_A_TURN, .reclaim = pp_http_reclaim, .data = s};
     pp_ledger_init(&s->own_ledger);
     s->ledger = o->ledger ? o->ledger : &s->own_ledger;
+    s->unix_path = o->unix_path ? strdup(o->unix_path) : NULL;
     s->date_second = -1;
     pp_list_init(&s->ready);
     pp_list_init(&s->working);
@@ -272,10 +277,11 @@ static struct pp_http *server_new(struct pp_loop *loop, const struct pp_http_opt
     s->look = pp_timer_open(loop, on_look, s);
     s->accept_timer = pp_timer_open(loop, pp_http_accept_again, s);
     s->listen_fd = -1;
-    if (!s->sweep || !s->look || !s->accept_timer) {
+    if (!s->sweep || !s->look || !s->accept_timer || (o->unix_path && !s->unix_path)) {
         pp_timer_close(s->sweep);
         pp_timer_close(s->look);
         pp_timer_close(s->accept_timer);
+        free(s->unix_path);
         free(s);
         return NULL;
     }
@@ -283,6 +289,22 @@ static struct pp_http *server_new(struct pp_loop *loop, const struct pp_http_opt
     s->next_turn.data = s;
     s->live = 1;
     return s;
+}
+
+enum pp_err pp_http_server_prepare_tls(struct pp_http_server *port)
+{
+    struct pp_http *s = impl(port);
+    if (!s->decrypted)
+        s->decrypted = malloc(PP_HTTP_READ_MAX + PP_TLS_READ_MORE);
+    return s->decrypted ? PP_OK : PP_ENOMEM;
+}
+
+void pp_http_server_set_tls(struct pp_http_server *port, struct pp_tls_context *context)
+{
+    struct pp_http *s = impl(port);
+    pp_assert(s->decrypted, "a server gets TLS that it is not prepared for");
+    pp_tls_context_close(s->tls);
+    s->tls = context;
 }
 
 enum pp_err pp_http_server_open(struct pp_loop *loop, const struct pp_http_options *options,
@@ -297,12 +319,15 @@ enum pp_err pp_http_server_open(struct pp_loop *loop, const struct pp_http_optio
     struct pp_http *s = server_new(loop, &o, handler);
     if (!s)
         return PP_ENOMEM;
-    err = pp_http_listen(s, &sa);
-    s->options.host = NULL; /* the string belongs to the caller, so the server must not keep it */
+    err = o.tls ? pp_http_server_prepare_tls(&s->port) : PP_OK;
+    if (err == PP_OK)
+        err = pp_http_listen(s, &sa);
+    s->options.host = s->options.unix_path = NULL; /* the strings belong to the caller */
     if (err != PP_OK) {
         close_server(&s->port);
         return err;
     }
+    s->tls = o.tls;
     *out = &s->port;
     return PP_OK;
 }

@@ -1,7 +1,8 @@
 /* http_server.h: the HTTP/1.1 server that implements the port photopool/port/http_server.h.
  *
- *   TCP -> [limits by address] -> [http_head] -> [http_body: framing, gzip] -> handler->handle()
- *       <- [http_answer: head, body, back-pressure] <------------------------- ops->reply()
+ *   socket -> [limits by address] -> [tls] -> [http_head] -> [http_body: framing, gzip]
+ *                                                                  -> handler->handle()
+ *          <- [tls] <- [http_answer: head, body, back-pressure]    <- ops->reply()
  *
  * Why not libwebsockets: release 4.1 reads Content-Length with atoll(), ends lines at a bare LF,
  * knows neither chunked request bodies nor Expect (lib/roles/http/server/server.c,
@@ -22,7 +23,9 @@
  *   references at most max_stream_bytes. When all queues together exceed stream_bytes, the
  *   stream whose client has read nothing for longest closes.
  * - The ledger bounds the memory of all bodies; the server closes slow ones to make room. A
- *   connection without a request needs a few hundred bytes.
+ *   connection without a request needs a few hundred bytes; TLS adds what tls.h says.
+ * - The handshake of TLS is a part of header_timeout_ms, and a connection counts from its
+ *   acceptance on.
  * - In one turn of the loop all bodies together decode at most 128 KiB of gzip, or take 1 MiB.
  * - All functions and callbacks run on the loop's thread. */
 #ifndef PP_ADAPTER_HTTP_SERVER_H
@@ -38,11 +41,18 @@
 
 struct pp_ledger;
 struct pp_log;
+struct pp_tls_context;
 
 /* The options of a server. 0 or NULL stands for the default that each comment names. */
 struct pp_http_options {
-    const char *host;          /* address to listen on, numeric or "localhost"; default 127.0.0.1; copied */
-    uint16_t port;             /* port to listen on; 0: any free port, which ops->port returns */
+    const char *host; /* address to listen on, numeric or "localhost"; default 127.0.0.1; copied */
+    uint16_t port;    /* port to listen on; 0: any free port, which ops->port returns */
+    /* The path of a unix socket to listen on instead; copied. NULL: host and port. The server makes
+     * the file with mode 0660, in place of one that nobody listens on, and removes it when it stops
+     * listening. All its callers count as one address, "unix". */
+    const char *unix_path;
+    /* New connections speak TLS with this context; NULL: none. The server owns it if it opens. */
+    struct pp_tls_context *tls;
     bool defer;                /* the server sees a connection when its first byte comes, or a second later */
     uint32_t max_connections;  /* most connections; default 10,000, but at most 3/4 of the file descriptors */
     uint32_t max_per_address;  /* most connections of one address; default 256; an IPv6 /64 is one address */
@@ -84,5 +94,12 @@ struct pp_http_options {
 pp_must_check enum pp_err pp_http_server_open(struct pp_loop *loop, const struct pp_http_options *options,
                                               const struct pp_http_handler *handler,
                                               struct pp_http_server **out);
+
+/* New connections speak TLS with `context`, which the server owns from now on; open ones keep
+ * theirs. The caller has called pp_http_server_prepare_tls(), unless the server has TLS already.
+ * Must be called on the loop's thread. */
+void pp_http_server_set_tls(struct pp_http_server *server, struct pp_tls_context *context);
+/* Allocates what the server needs for TLS. May be called again. Returns PP_ENOMEM. */
+pp_must_check enum pp_err pp_http_server_prepare_tls(struct pp_http_server *server);
 
 #endif

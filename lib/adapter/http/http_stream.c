@@ -143,7 +143,7 @@ struct pp_http_stream *pp_stream_gone(struct pp_conn *c)
 static void shut_if_last(struct pp_conn *c)
 {
     if (c->stream->phase == PP_STREAM_SHUT)
-        shutdown(c->stream->fd, SHUT_WR);
+        pp_conn_shut(c);
 }
 
 void pp_stream_emptied(struct pp_conn *c)
@@ -282,7 +282,7 @@ void pp_stream_eat(struct pp_conn *c, const char *p, size_t n)
 static void look_at_queue(struct pp_conn *c, int64_t now)
 {
     struct pp_stream *x = c->stream;
-    size_t unsent = uv_stream_get_write_queue_size((uv_stream_t *)&c->tcp);
+    size_t unsent = pp_conn_unsent(c);
     if (unsent != x->unsent)
         x->moved = now;
     x->unsent = unsent;

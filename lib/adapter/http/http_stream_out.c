@@ -28,7 +28,7 @@ enum {
 
 /* The queue of a stream: `front`, then list[first..first + n). */
 struct pp_stream_out {
-    uv_write_t write;
+    struct pp_conn_write write;
     struct pp_conn *conn;
     struct pp_piece *front; /* the piece that is sent first; libuv sends it while `flying` */
     size_t front_cost;
@@ -62,10 +62,15 @@ static size_t cost_of(bool frame, const struct pp_piece *piece)
 
 /* Offers buffers to the kernel. Returns how many bytes the kernel has accepted, maybe 0, or -1 if
  * the connection is broken. */
-static ssize_t hand_over(int fd, struct iovec *iov, size_t n)
+static ssize_t hand_over(struct pp_conn *c, struct iovec *iov, size_t n)
 {
     struct msghdr msg = {.msg_iov = iov, .msg_iovlen = n};
+    int fd = c->stream->fd;
     ssize_t sent;
+    if (c->tls) { /* libuv's buffers are iovecs */
+        sent = pp_tls_try_write(c->tls, (const uv_buf_t *)(const void *)iov, (unsigned)n);
+        return sent >= 0 ? sent : sent == UV_EAGAIN ? 0 : -1;
+    }
     do {
         sent = n == 1 ? send(fd, iov->iov_base, iov->iov_len, MSG_NOSIGNAL | MSG_DONTWAIT)
                       : sendmsg(fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -101,13 +106,14 @@ static void gather(struct gathered *g, bool frame, struct pp_piece *const *piece
 /* Offers pieces[0..n) to the kernel. Sets `*i` to the number of pieces that the kernel has accepted
  * whole, and `*at` to the bytes accepted of the next piece. Returns false if the connection is
  * broken. */
-static bool offer(int fd, bool frame, struct pp_piece *const *pieces, size_t n, size_t *i, size_t *at)
+static bool offer(struct pp_conn *c, bool frame, struct pp_piece *const *pieces, size_t n, size_t *i,
+                  size_t *at)
 {
     struct gathered g;
     *i = *at = 0;
     while (*i < n) {
         gather(&g, frame, pieces + *i, n - *i);
-        ssize_t sent = hand_over(fd, g.iov, g.n_iov);
+        ssize_t sent = hand_over(c, g.iov, g.n_iov);
         if (sent < 0)
             return false;
         if ((size_t)sent == g.bytes) {
@@ -206,7 +212,7 @@ static struct pp_piece *take_first(struct pp_stream_out *out, bool frame)
     return piece;
 }
 
-static void on_written(uv_write_t *write, int status);
+static void on_written(struct pp_conn_write *write, int status);
 
 /* Makes `piece` the front, takes over its reference, and lets libuv send it from byte `at` on.
  * Returns false if the connection is broken. */
@@ -223,7 +229,8 @@ static bool fly(struct pp_conn *c, bool frame, struct pp_piece *piece, size_t at
     if (piece->n > skip || n == 0)
         bufs[n++] = uv_buf_init(piece->bytes + skip, (unsigned)(piece->n - skip));
     out->front = piece;
-    out->flying = uv_write(&out->write, (uv_stream_t *)&c->tcp, bufs, n, on_written) == 0;
+    out->write.cb = on_written;
+    out->flying = pp_conn_write(c, &out->write, bufs, n) == 0;
     return out->flying;
 }
 
@@ -288,14 +295,14 @@ static bool send_queue(struct pp_conn *c)
     for (;;) {
         struct pp_piece *own = take_own(out);
         if (own) {
-            bool ok = offer(x->fd, false, &own, 1, &i, &at);
+            bool ok = offer(c, false, &own, 1, &i, &at);
             if (ok && i == 0)
                 return fly(c, false, own, at);
             pp_piece_unref(own);
             if (!ok)
                 return false;
         } else if (out->n > 0) {
-            if (!offer(x->fd, frame, out->list + out->first, out->n, &i, &at))
+            if (!offer(c, frame, out->list + out->first, out->n, &i, &at))
                 return false;
             for (; i > 0; i--) {
                 struct pp_piece *piece = take_first(out, frame);
@@ -315,7 +322,7 @@ static bool send_queue(struct pp_conn *c)
     return true;
 }
 
-static void on_written(uv_write_t *write, int status)
+static void on_written(struct pp_conn_write *write, int status)
 {
     struct pp_stream_out *out = pp_container_of(write, struct pp_stream_out, write);
     struct pp_conn *c = out->conn;
@@ -360,7 +367,7 @@ enum pp_err pp_stream_send(struct pp_http_server *port, struct pp_http_stream *s
     bool frame = framed(x);
     if (x->phase != PP_STREAM_OPEN || x->broken)
         return PP_ECLOSED;
-    size_t cost = 0;
+    size_t cost = x->conn->tls ? pp_tls_sealed(x->conn->tls) : 0;
     for (size_t i = x->out ? 0 : 1; i < n; i++)
         cost += cost_of(frame, pieces[i]);
     if (cost + (x->out ? x->out->cost : 0) > s->options.max_stream_bytes ||
@@ -373,7 +380,7 @@ enum pp_err pp_stream_send(struct pp_http_server *port, struct pp_http_stream *s
     if (x->out)
         return PP_OK;
     size_t i, at;
-    if (!offer(x->fd, frame, pieces, n, &i, &at))
+    if (!offer(x->conn, frame, pieces, n, &i, &at))
         return close_later(x);
     if (i < n && !queue_rest(x->conn, pieces + i, n - i, at))
         return close_later(x);
@@ -385,16 +392,16 @@ size_t pp_stream_pending(const struct pp_http_stream *st)
     const struct pp_stream *x = st->impl;
     if (!x->out)
         return 0;
-    return x->out->bytes + uv_stream_get_write_queue_size((const uv_stream_t *)&x->conn->tcp);
+    return x->out->bytes + pp_conn_unsent(x->conn);
 }
 
 bool pp_stream_say(struct pp_conn *c, const void *p, size_t n, enum pp_say when)
 {
     struct pp_stream *x = c->stream;
     size_t at = 0;
-    if (!x->out && uv_stream_get_write_queue_size((uv_stream_t *)&c->tcp) == 0) {
+    if (!x->out && pp_conn_unsent(c) == 0) {
         struct iovec iov = {(void *)(uintptr_t)p, n};
-        ssize_t sent = hand_over(x->fd, &iov, 1);
+        ssize_t sent = hand_over(c, &iov, 1);
         if (sent < 0 || (size_t)sent == n)
             return sent >= 0;
         at = (size_t)sent;
