@@ -40,6 +40,9 @@ NOT_RUN = {
     ("README.md", "make demo"): "installs packages, and takes two minutes",
     ("docs/adding.md", "make            # build/photopool"): "the tests run beside this one",
     ("docs/consumers.md", "photopool webhooks test shop"): "needs an endpoint; test_webhooks.py has one",
+    ("docs/operators.md", "make deb"): "packaging/try installs the package",
+    ("docs/operators.md", "sudo systemctl enable --now photopool"): "needs systemd; test_packaging.py starts the command lines of the units",
+    ("docs/operators.md", "sudo systemctl enable --now photopool@worker"): "needs systemd",
     ("docs/operators.md", "photopool bench --seconds 1 --dir ."): "test_doctor.py runs it",
     ("docs/operators.md", "make fleet     # on this machine: MongoDB, Redis, 1 api, 1 ingest, 3 workers, 1 cron and deliver; until Ctrl-C"):
         "needs a MongoDB; test_fleet_script.py runs it",

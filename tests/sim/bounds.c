@@ -48,8 +48,8 @@ enum {
     /* Each stage has one request in flight, or some; a request to the API or about counters has
      * one. Of the store, each relay reads, and saves, and the leader moves the tasks of all routes
      * that have changed their tier at once. Of Redis, the acceptor has up to two for each post: the
-     * append, and one of the journal. A process with all roles that was frozen has all of them at once:
-     * 25 were seen. */
+     * append, and one of the journal. A process with all roles that was frozen has all of them at
+     * once: 25 were seen. */
     CALLS_OF_STAGES = 28,
     ROUTES_OF_A_CLIENT = 3, /* as many as hosts (import.c) */
     CALLS_OF_A_RELAY = 4,
