@@ -203,9 +203,9 @@ enum pp_err pp_wire_params_init(struct pp_wire_params *w, const struct pp_config
     p->lease_ms = c->worker.lease_ms;
     p->share_window_ms = c->share.window_ms == PP_CONFIG_NONE ? 0 : c->share.window_ms;
     p->gather_ms = GATHER_MS;
-    bool far = strncmp(c->store.url, "sqlite:", 7) != 0;
-    p->gather_max_ms = far ? GATHER_FAR_MS : GATHER_MS;
-    p->router_save_ms = far ? ROUTER_SAVE_FAR_MS : 0;
+    bool fleet = pp_wire_is_fleet(c); /* so the store is far */
+    p->gather_max_ms = fleet ? GATHER_FAR_MS : GATHER_MS;
+    p->router_save_ms = fleet ? ROUTER_SAVE_FAR_MS : 0;
     p->plan_chunk = bounded(c->ingest.plan_chunk);
     p->filter_bytes = (uint64_t)c->ingest.filter_bytes;
     p->filter_age_ms = FILTER_AGE_MS;
@@ -225,6 +225,11 @@ void pp_wire_params_fini(struct pp_wire_params *w)
     free(w->webhook_networks);
     free(w->webhook_ports);
     free(w->keys);
+}
+
+bool pp_wire_is_fleet(const struct pp_config *config)
+{
+    return strncmp(config->store.url, "sqlite:", 7) != 0;
 }
 
 const char **pp_wire_kafka_properties(const struct pp_config *config)

@@ -57,11 +57,6 @@ static const char *after(const char *url, const char *scheme)
     return strncmp(url, scheme, n) == 0 ? url + n : NULL;
 }
 
-bool pp_wire_is_fleet(const struct pp_config *config)
-{
-    return !after(config->store.url, "sqlite:");
-}
-
 static bool is_local(const struct opening *o)
 {
     return after(o->c->coordinator.url, "local:") != NULL;

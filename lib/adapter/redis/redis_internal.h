@@ -71,8 +71,19 @@ void pp_redis_tls_why(const struct ssl_st *ssl, char *why, size_t n);
 
 /* --- redis_poll.c --- */
 
-/* Makes the loop poll the socket of a new context. Returns false when out of memory. */
-pp_must_check bool pp_redis_attach(struct redisAsyncContext *ac, struct pp_loop *loop);
+struct pp_redis_line;
+
+/* What the line does when a connection ends: pp_redis_line_gone(), and pp_redis_line_drop() if the
+ * connection has failed. */
+struct pp_redis_ends {
+    void (*gone)(struct redisAsyncContext *ac);
+    void (*drop)(struct pp_redis_line *l, const char *why);
+};
+
+/* Makes the loop poll the socket of a new context, whose `data` is the line. `ends` must outlive
+ * it. Returns false when out of memory. */
+pp_must_check bool pp_redis_attach(struct redisAsyncContext *ac, struct pp_loop *loop,
+                                   const struct pp_redis_ends *ends);
 /* Begins TLS on a context that has connected, and that nothing was sent on. Calls on_secured once
  * when the handshake is over, which then may send commands; a failed handshake drops the line.
  * Returns false when out of memory or descriptors. */
@@ -130,17 +141,20 @@ void pp_redis_line_drop(struct pp_redis_line *l, const char *why);
 /* Ends the connection, calls on_down, and connects at once to another host. If `host` is NULL,
  * connects after a pause to the host of the URL. */
 void pp_redis_line_move(struct pp_redis_line *l, const char *host, uint16_t port);
-/* Goes on with the attempt: a sentinel has named the master. */
-void pp_redis_line_found(struct pp_redis_line *l, const char *host, uint16_t port);
 /* Handles the end of a connection: hiredis is about to free the context. hiredis tells this by a
  * callback without a reply. */
 void pp_redis_line_gone(struct redisAsyncContext *ac);
 
 /* --- redis_sentinel.c --- */
 
-/* Asks the sentinel that the line is connected to for the master. The answer calls
- * pp_redis_line_found(), or drops the line. Returns false when out of memory. */
-pp_must_check bool pp_redis_sentinel_ask(struct pp_redis_line *l);
+/* Asks a sentinel, to which `ac` is connected, for the master; hiredis calls on_named with the
+ * answer, or with NULL. Returns false when out of memory. */
+pp_must_check bool pp_redis_sentinel_ask(const struct pp_redis_address *home, struct redisAsyncContext *ac,
+                                         redisCallbackFn *on_named);
+/* Reads where the master is from a sentinel's answer. Returns NULL, or `why` if it names none. */
+pp_must_check const char *pp_redis_sentinel_read(const struct pp_redis_address *home,
+                                                 const struct redisReply *reply,
+                                                 struct pp_redis_place *master, char why[PP_REDIS_WHY_MAX]);
 /* Returns NULL if the answer to ROLE is a master's, else the reason not to use the server, written
  * to `why`. */
 const char *pp_redis_not_master(const struct redisReply *role, char why[160]);

@@ -246,6 +246,8 @@ static void on_secured(struct redisAsyncContext *ac)
         greet(l);
 }
 
+static void on_named(struct redisAsyncContext *ac, void *reply, void *data);
+
 static void on_connected(const struct redisAsyncContext *ac, int status)
 {
     struct pp_redis_line *l = ac->data;
@@ -253,7 +255,7 @@ static void on_connected(const struct redisAsyncContext *ac, int status)
     if (!l || status != REDIS_OK)
         return;
     if (l->asking) {
-        if (!pp_redis_sentinel_ask(l))
+        if (!pp_redis_sentinel_ask(&l->r->home, l->ac, on_named))
             pp_redis_line_drop(l, "out of memory");
         return;
     }
@@ -265,10 +267,11 @@ static void on_connected(const struct redisAsyncContext *ac, int status)
 
 static void connect_to(struct pp_redis_line *l, const char *ip)
 {
+    static const struct pp_redis_ends ends = {.gone = pp_redis_line_gone, .drop = pp_redis_line_drop};
     pp_assert(!l->ac, "a line connects twice");
     l->state = PP_LINE_CONNECTING;
     struct redisAsyncContext *ac = redisAsyncConnect(ip, l->port);
-    if (!ac || ac->err || !pp_redis_attach(ac, l->r->loop)) {
+    if (!ac || ac->err || !pp_redis_attach(ac, l->r->loop, &ends)) {
         char why[160];
         snprintf(why, sizeof why, "%s", ac && ac->err && ac->errstr ? ac->errstr : "out of memory");
         if (ac)
@@ -344,15 +347,29 @@ static void reach(struct pp_redis_line *l, int64_t ms)
         resolve(l);
 }
 
-void pp_redis_line_found(struct pp_redis_line *l, const char *host, uint16_t port)
+/* A sentinel has answered: the attempt goes on with the master that it names. */
+static void on_named(struct redisAsyncContext *ac, void *reply, void *data)
 {
-    struct redisAsyncContext *ac = detach(l);
-    pp_assert(l->asking, "a master is found that nobody asked for");
+    struct pp_redis_line *l = ac->data;
+    struct pp_redis_place master;
+    char why[PP_REDIS_WHY_MAX];
+    (void)data;
+
+    if (!reply)
+        pp_redis_line_gone(ac);
+    if (!reply || !l)
+        return;
+    pp_assert(l->asking, "a sentinel answers a line that does not ask");
+    if (pp_redis_sentinel_read(&l->r->home, reply, &master, why)) {
+        pp_redis_line_drop(l, why);
+        return;
+    }
+    struct redisAsyncContext *sentinel = detach(l);
     l->asking = false;
-    aim(l, host, port);
+    aim(l, master.host, master.port);
     reach(l, l->r->timeout_ms);
-    if (ac)
-        pp_redis_finish(ac, false);
+    if (sentinel)
+        pp_redis_finish(sentinel, false);
 }
 
 /* Begins the next attempt if the line rests. Otherwise ends the attempt, which has taken too

@@ -34,6 +34,7 @@ struct redis_poll {
     bool secured, broken; /* the handshake is over; TLS has failed, and nothing may be sent any more */
     bool wants_write;     /* OpenSSL goes on when the socket takes bytes */
     void (*on_secured)(struct redisAsyncContext *ac);
+    const struct pp_redis_ends *ends;
 };
 
 static void on_event(uv_poll_t *uv, int status, int events);
@@ -55,7 +56,7 @@ static void fail(struct redis_poll *p, const char *why)
     struct pp_redis_line *l = p->ac->data;
     p->broken = true;
     if (l)
-        pp_redis_line_drop(l, why);
+        p->ends->drop(l, why);
     else
         redisAsyncFree(p->ac);
 }
@@ -248,10 +249,10 @@ static void cleanup(void *data)
         close(p->socket);
         p->ssl = NULL;
     }
-    pp_redis_line_gone(ac);
+    p->ends->gone(ac);
 }
 
-bool pp_redis_attach(struct redisAsyncContext *ac, struct pp_loop *loop)
+bool pp_redis_attach(struct redisAsyncContext *ac, struct pp_loop *loop, const struct pp_redis_ends *ends)
 {
     struct redis_poll *p = calloc(1, sizeof *p);
     if (!p)
@@ -262,6 +263,7 @@ bool pp_redis_attach(struct redisAsyncContext *ac, struct pp_loop *loop)
     }
     p->uv.data = p;
     p->ac = ac;
+    p->ends = ends;
     ac->ev.addRead = add_read;
     ac->ev.delRead = del_read;
     ac->ev.addWrite = add_write;

@@ -23,33 +23,21 @@ static bool read_place(const struct redisReply *reply, struct pp_redis_place *ou
     return true;
 }
 
-static void on_named(struct redisAsyncContext *ac, void *reply, void *data)
+const char *pp_redis_sentinel_read(const struct pp_redis_address *home, const struct redisReply *reply,
+                                   struct pp_redis_place *master, char why[PP_REDIS_WHY_MAX])
 {
-    struct pp_redis_line *l = ac->data;
-    const struct redisReply *answer = reply;
-    struct pp_redis_place master;
-    char why[160];
-    (void)data;
-
-    if (!answer)
-        pp_redis_line_gone(ac);
-    if (!answer || !l)
-        return;
-    pp_assert(l->asking, "a sentinel answers a line that does not ask");
-    if (read_place(answer, &master)) {
-        pp_redis_line_found(l, master.host, master.port);
-        return;
-    }
-    if (answer->type == REDIS_REPLY_ERROR)
-        snprintf(why, sizeof why, "%s", answer->str);
+    if (read_place(reply, master))
+        return NULL;
+    if (reply->type == REDIS_REPLY_ERROR)
+        snprintf(why, PP_REDIS_WHY_MAX, "%s", reply->str);
     else
-        snprintf(why, sizeof why, "the sentinel knows no master called %.100s", l->r->home.master);
-    pp_redis_line_drop(l, why);
+        snprintf(why, PP_REDIS_WHY_MAX, "the sentinel knows no master called %.100s", home->master);
+    return why;
 }
 
-bool pp_redis_sentinel_ask(struct pp_redis_line *l)
+bool pp_redis_sentinel_ask(const struct pp_redis_address *home, struct redisAsyncContext *ac,
+                           redisCallbackFn *on_named)
 {
-    const struct pp_redis_address *home = &l->r->home;
     const char *login[] = {"AUTH", home->user, home->password},
                *ask[] = {"SENTINEL", "get-master-addr-by-name", home->master};
     bool ok = true;
@@ -59,8 +47,8 @@ bool pp_redis_sentinel_ask(struct pp_redis_line *l)
     /* Sentinels may have the password of the servers, or none; one without a password refuses AUTH,
      * and answers all the same. So nobody reads the answer to AUTH. */
     if (home->password[0])
-        ok = redisAsyncCommandArgv(l->ac, NULL, NULL, home->user[0] ? 3 : 2, login, NULL) == REDIS_OK;
-    return ok && redisAsyncCommandArgv(l->ac, on_named, NULL, 3, ask, NULL) == REDIS_OK;
+        ok = redisAsyncCommandArgv(ac, NULL, NULL, home->user[0] ? 3 : 2, login, NULL) == REDIS_OK;
+    return ok && redisAsyncCommandArgv(ac, on_named, NULL, 3, ask, NULL) == REDIS_OK;
 }
 
 const char *pp_redis_not_master(const struct redisReply *role, char why[160])
