@@ -345,7 +345,7 @@ static void redis_forgets_when_it_ends(void **state)
 {
     struct kit *k = *state;
     struct redis_server s = {.options = {"--appendonly", "no"}};
-    char id[50][8];
+    char id[50][16];
     redis_server_start(&s);
     close_node(&k->a);
     k->server = &s;
