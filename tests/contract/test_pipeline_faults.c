@@ -367,9 +367,11 @@ static void the_list_of_tiers_gets_shorter(void **state)
 
     w->params.tiers_served = 1;
     world_open(w);
-    world_post(w, "42", "b_1", 3, 1, PP_REFRESH_KNOWN, "bytes=2000&delay=1300");
+    world_hosts(w, "127.0.0.1 delay=100000\n"); /* of real time: longer than the first tier allows */
+    world_post(w, "42", "b_1", 3, 1, PP_REFRESH_KNOWN, "bytes=2000");
     while (world_open_photos(w, 1) < 3)
         world_run(w, w->step_ms);
+    world_hosts(w, "");
     world_close(w);
     w->params.n_tiers = 1;
     w->params.tiers[0].timeout_ms = 50000;
