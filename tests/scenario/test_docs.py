@@ -292,10 +292,10 @@ def pages(case):
     for t in threads:
         t.join()
     for session, _ in sessions:
+        session.kill()
+    for session, _ in sessions:
         if session.failed:
             raise session.failed
-    for session, _ in sessions:
-        session.kill()
 
 
 def no_stale_reason(_case):
@@ -305,4 +305,5 @@ def no_stale_reason(_case):
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background was started with Ctrl-C ignored, and so would be what it starts
     scenario(no_stale_reason, pages)
