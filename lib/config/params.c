@@ -283,7 +283,7 @@ P(STRING, "kafka.brokers", kafka.brokers, "", 0, 2048, 0,
 P(STRING, "kafka.topic", kafka.topic, "photopool.results", 1, 249, 0,
   "The topic; the client is the key.")
 P(PROPERTIES, "kafka.properties", kafka.properties, "{}", 0, 0, SECRET,
-  "Properties of librdkafka for the producer, such as SASL and TLS. Those that photopool sets itself (acks, ...) are refused. "
+  "Properties of librdkafka for the producer, such as SASL and TLS. photopool refuses properties that it sets itself (acks, ...). "
   "Passwords, keys and tokens are shown as ***.")
 
 P(DURATION, "idempotency.retention", idempotency.retention_ms, "24h", HR(24), DAY(30), 0,

@@ -253,7 +253,7 @@ static void tickets(void **state)
     session = NULL;
 }
 
-/* --- handshakes in pieces, and those that end too early --- */
+/* --- handshakes that come in pieces, or end too early --- */
 
 static void byte_by_byte(void **state)
 {

@@ -173,7 +173,7 @@ static void comes_back(void **state)
     redis_server_kill(&t.s);
 }
 
-/* A server whose certificate is not good gets no command, and the reason is said. */
+/* photopool sends no command to a server with a bad certificate, and says why. */
 static void refused_certificates(void **state)
 {
     static const struct {

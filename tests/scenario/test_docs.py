@@ -150,7 +150,7 @@ class Session(Process):
                     # attempts.
                     "PHOTOPOOL_FETCH_TIERS": "[{timeout: 5m}, {timeout: 10m}]"}
         self.env.pop("NO_COLOR", None)
-        self.shells = []  # those that may have processes; `has_more`: in the background
+        self.shells = []  # shells that may still have processes; `has_more`: in the background
         self.failed = None
 
     def file(self, stem, text):

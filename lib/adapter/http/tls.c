@@ -243,7 +243,7 @@ int pp_tls_try_write(struct pp_tls *t, const uv_buf_t *bufs, unsigned n)
     return done;
 }
 
-/* Sends the waiting writes as far as the kernel accepts them, and ends those that are sent. */
+/* Sends the waiting writes as far as the kernel accepts them, and ends each write that is sent. */
 static void go_on(struct pp_tls *t)
 {
     while (t->flights == 0 && !pp_list_empty(&t->waiting) && !uv_is_closing((uv_handle_t *)t->socket)) {
