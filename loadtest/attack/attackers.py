@@ -57,14 +57,14 @@ class Attack:
             writer.close()
 
     async def repeat(self, rate, what, at_once=200):
-        """Starts what() `rate` times a second."""
+        """Starts what() at once, and then `rate` times a second."""
         tasks = set()
         while True:
-            await asyncio.sleep(1 / rate)
             if len(tasks) < at_once:
                 task = asyncio.create_task(self.guard(what))
                 tasks.add(task)
                 task.add_done_callback(tasks.discard)
+            await asyncio.sleep(1 / rate)
 
     async def hold(self, n, what):
         """Keeps n connections busy: what() again and again on each."""
@@ -265,7 +265,9 @@ async def run(args, kinds):
         attack.shared = shared
         attacks.append(attack)
         tasks.append(asyncio.create_task(KINDS[name](attack)))
-    print("ready", flush=True)
+    while not all(a.counts["tries"] for a in attacks) and not any(t.done() for t in tasks):
+        await asyncio.sleep(0.01)
+    print("ready", flush=True)  # each kind has begun
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     for task in tasks:
         if task.done() and task.exception():

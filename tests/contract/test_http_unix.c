@@ -94,7 +94,7 @@ static void a_stale_file_is_replaced(void **state)
     struct sockaddr_un un = {.sun_family = AF_UNIX};
     struct pp_loop *loop = pp_loop_open();
     struct pp_http_server *server;
-    snprintf(un.sun_path, sizeof un.sun_path, "%s", path);
+    snprintf(un.sun_path, sizeof un.sun_path, "%.*s", (int)sizeof un.sun_path - 1, path);
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
     assert_int_equal(bind(fd, (struct sockaddr *)&un, sizeof un), 0);
     assert_int_equal(listen(fd, 1), 0);

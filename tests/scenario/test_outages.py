@@ -43,7 +43,8 @@ def test_outages(case):
         same(state(pool, host)["reason"], "absent", f"why the breaker of {host} is open")
         wait_until(lambda: state(pool, host)["waiting_photos"] > 0, 30, "photos wait for their host")
     url = origin.url("gone.example", "/run42/7.jpg")
-    same(pool.get_json(f"/v1/explain?client=42&url={url}")["verdict"], "wait", "what becomes of a photo")
+    explain = lambda: pool.get_json(f"/v1/explain?client=42&url={url}")  # noqa: E731
+    wait_until(lambda: explain()["verdict"] == "wait", 30, lambda: f"the photo waits, also if it was in flight: {explain()}")
 
     origin.set_hosts(lines({}))
     for host in HOSTS: # probes would begin in five minutes
