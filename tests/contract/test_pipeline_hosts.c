@@ -16,10 +16,15 @@ enum {
     REAL_MS = 5             /* a step while something may be: the clock goes as real time does */
 };
 
-static struct pp_breaker breaker(struct world *w)
+static struct pp_breaker breaker_of(struct world *w, const char *host)
 {
     struct pp_host_shown shown;
-    return pp_hosts_view(w->p.hosts, HOST, &shown) ? shown.breaker : (struct pp_breaker){0};
+    return pp_hosts_view(w->p.hosts, host, &shown) ? shown.breaker : (struct pp_breaker){0};
+}
+
+static struct pp_breaker breaker(struct world *w)
+{
+    return breaker_of(w, HOST);
 }
 
 static bool is_open(void *data)
@@ -220,6 +225,31 @@ static void a_host_that_limits_gets_pauses(void **state)
     assert_true(world_seen(w, "42").requests <= 40 + 8 + 7 * 8);
 }
 
+/* Posts photos of HOST, which redirects them to a photo of OTHER. */
+static void post_redirected(struct world *w, const char *batch, unsigned n)
+{
+    char query[200];
+
+    (void)snprintf(query, sizeof(query), "location=http://" OTHER ":%u/c/there/1.jpg", w->origin.port);
+    world_post(w, "42", batch, n, 1, PP_REFRESH_KNOWN, query);
+}
+
+/* An open host that only redirects lead to is probed by them: it closes, and all photos come. */
+static void redirects_probe_their_target(void **state)
+{
+    struct world *w = *state;
+
+    open_world(w);
+    assert_true(pp_hosts_order(w->p.hosts, OTHER, PP_BREAKER_FORCE_OPEN, 5 * MINUTE));
+    post_redirected(w, "b_1", 12);
+    w->step_ms = 100;
+    world_run(w, MINUTE);
+    assert_int_equal(world_batch(w, "b_1").photos[PP_OUTCOME_STORED], 0);
+    assert_int_equal(finished_fast(w, "b_1").photos[PP_OUTCOME_STORED], 12);
+    assert_int_equal(breaker_of(w, OTHER).state, PP_BREAKER_CLOSED);
+    assert_int_equal(world_seen(w, "there").requests, 12);
+}
+
 static bool knows_an_answer(void *data)
 {
     struct world *w = data;
@@ -232,14 +262,12 @@ static bool knows_an_answer(void *data)
 static void a_redirect_counts_at_once(void **state)
 {
     struct world *w = *state;
-    char query[200];
 
     w->breakers = true;
     world_open(w);
     w->step_ms = REAL_MS;
     world_hosts(w, OTHER " delay=100000\n");
-    (void)snprintf(query, sizeof(query), "location=http://" OTHER ":%u/c/there/1.jpg", w->origin.port);
-    world_post(w, "42", "b_1", 1, 1, PP_REFRESH_KNOWN, query);
+    post_redirected(w, "b_1", 1);
     world_until(w, knows_an_answer, w);
     assert_int_equal(pp_claimer_in_flight(w->p.claimer), 1);
     world_hosts(w, "");
@@ -253,7 +281,7 @@ int main(void)
         TEST(an_outage_of_pages_is_not_believed),  TEST(photos_of_a_dead_host_fail_with_host_down),
         TEST(new_photos_of_an_open_host_wait),     TEST(an_operator_decides),
         TEST(a_restart_brings_parked_photos_back), TEST(a_host_that_limits_gets_pauses),
-        TEST(a_redirect_counts_at_once),
+        TEST(redirects_probe_their_target),        TEST(a_redirect_counts_at_once),
     };
     return cmocka_run_group_tests_name("pipeline_hosts", tests, NULL, NULL);
 }

@@ -14,9 +14,9 @@ static void changed(struct pp_hosts *h, struct host *host, const struct pp_break
     const struct pp_breaker *b = &host->breaker;
 
     host_relist(h, host);
-    host_send_breaker(h, host);
     if (b->state != old->state) {
         host->let_out = 0;
+        host->granted = 0;
         host->probe_pause_ms = 0;
         host->probed_ms = hosts_now(h);
         if (b->state == PP_BREAKER_OPEN)
@@ -24,6 +24,7 @@ static void changed(struct pp_hosts *h, struct host *host, const struct pp_break
         else if (b->state == PP_BREAKER_CLOSED)
             host_errand(h, host, HOST_UNPARK, 0);
     }
+    host_send_breaker(h, host);
     if (h->o.on_changed && b->state != old->state) {
         struct pp_host_shown shown;
         host_show(h, host, &shown);
@@ -55,18 +56,43 @@ static void judge(struct pp_hosts *h, struct host *host)
     }
 }
 
+/* Returns the number of probes that are out. */
+static uint32_t probes_out(const struct host *host)
+{
+    uint32_t answered = pp_host_fresh(&host->stats).answers;
+
+    return host->let_out > answered ? host->let_out - answered : 0;
+}
+
+static void grant(struct pp_hosts *h, struct host *host, uint64_t task)
+{
+    host->granted = task;
+    host_send_breaker(h, host);
+}
+
+void host_grant(struct pp_hosts *h, struct host *host, uint64_t task)
+{
+    bool empty = host->probe_pause_ms > 0 && host->errand == HOST_NO_ERRAND && !host->away;
+
+    if (host->breaker.state != PP_BREAKER_HALF_OPEN || !empty || probes_out(host) > 0)
+        return;
+    host->let_out++;
+    host->probed_ms = hosts_now(h);
+    grant(h, host, task);
+}
+
 /* Lets probes out, if more may be in flight than are. */
 static void probe(struct pp_hosts *h, struct host *host)
 {
     int64_t waited = hosts_now(h) - host->probed_ms;
-    uint32_t most = pp_breaker_allowance(&host->breaker, &host->stats),
-             answered = pp_host_fresh(&host->stats).answers,
-             out = host->let_out > answered ? host->let_out - answered : 0;
+    uint32_t most = pp_breaker_allowance(&host->breaker, &host->stats), out = probes_out(host);
 
     if (waited >= PROBE_LOST_MS && out > 0) {
-        host->let_out = answered;
+        host->let_out -= out;
         out = 0;
     }
+    if (out == 0 && host->granted)
+        grant(h, host, 0);
     if (out >= most || waited < PROBE_AFTER_MS || waited < host->probe_pause_ms)
         return;
     host_errand(h, host, HOST_PROBE, most - out);
@@ -78,6 +104,7 @@ static void lead_anew(struct pp_hosts *h)
         struct host *host = pp_container_of(node, struct host, open_node);
         host->probed_ms = hosts_now(h);
         host->let_out = pp_host_fresh(&host->stats).answers;
+        host->granted = 0;
         if (host->breaker.state == PP_BREAKER_OPEN)
             host_errand(h, host, HOST_PARK, 0);
     }

@@ -3,6 +3,7 @@
 #include "pipeline/hosts/hosts.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "pipeline/hosts/hosts_internal.h"
 
@@ -12,6 +13,11 @@
 /* An order is repeated until the leader has obeyed. */
 #define ORDER_REPEAT_MS 1000
 #define ORDER_MAX_MS    15000
+/* A redirect's target that is open is asked for again after HOP_OPEN_MS; one that is half-open
+ * after HOP_HALF_MS, well before the leader takes the probe that it has granted for lost. */
+#define HOP_OPEN_MS     60000
+#define HOP_HALF_MS     15000
+#define WISH_MS         1000 /* from one wish to the next */
 #define UNHEARD_LOOK_MS 5000 /* looks this often for breakers that the leader does not repeat */
 #define SLOW_COUNT_MS   1000 /* the metric of slow hosts is brought up to date this often */
 
@@ -102,14 +108,18 @@ void pp_hosts_slow(struct pp_hosts *h, const char *name, int64_t retry_after_ms)
 void pp_hosts_noticed(struct pp_hosts *h, const struct pp_notice *n)
 {
     struct host *host = host_get(h, n->a);
+    bool leads = h->o.leads(h->o.data);
+    uint64_t task = host_read_wish(n);
     enum pp_breaker_action action;
     int64_t for_ms;
 
     if (!host)
         return;
-    if (!host_read_order(n, &action, &for_ms))
+    if (task && leads)
+        host_grant(h, host, task);
+    else if (!task && !host_read_order(n, &action, &for_ms))
         host_hear(h, host, n);
-    else if (h->o.leads(h->o.data))
+    else if (!task && leads)
         host_obey(h, host, action, for_ms);
     wake(h, PP_HOSTS_TICK_MS);
 }
@@ -136,20 +146,78 @@ static struct pp_host_gate shut_gate(const struct pp_hosts *h, const struct host
     return g;
 }
 
-struct pp_host_gate pp_hosts_gate(struct pp_hosts *h, const char *name, int64_t wait_until_ms)
+/* Asks the leader that the task may be a probe, or takes what it has granted. */
+static bool may_probe(struct pp_hosts *h, struct host *host, uint64_t task)
+{
+    bool leads = h->o.leads(h->o.data);
+
+    if (host->breaker.state != PP_BREAKER_HALF_OPEN)
+        return false;
+    if (host->granted != task && leads)
+        host_grant(h, host, task);
+    else if (host->granted != task && hosts_now(h) - host->wished_ms >= WISH_MS) {
+        host->wished_ms = hosts_now(h);
+        host_send_wish(h, host, task);
+    }
+    return host->granted == task;
+}
+
+static struct pp_host_gate shut_gate_hop(struct pp_hosts *h, struct host *host, int64_t wait_until_ms,
+                                         const struct pp_key *key)
+{
+    struct pp_host_gate g = shut_gate(h, host, wait_until_ms);
+    int64_t pause = host->breaker.state == PP_BREAKER_HALF_OPEN ? HOP_HALF_MS : HOP_OPEN_MS,
+            due = pp_loop_wall(h->o.loop) + pause;
+    uint64_t task = 0;
+
+    if (g.verdict == PP_HOST_GIVE_UP)
+        return g;
+    memcpy(&task, key->b, 6); /* as many bytes as a notice can tell */
+    task |= 1;                /* 0 is no task */
+    g.verdict = may_probe(h, host, task) ? PP_HOST_GO : PP_HOST_WAIT;
+    g.until_ms = due < g.wait_until_ms ? due : g.wait_until_ms;
+    return g;
+}
+
+/* Returns the gate of a host whose breaker says `g`, and which may have asked for patience. */
+static struct pp_host_gate slow_gate(const struct pp_hosts *h, const char *name, struct pp_host_gate g)
 {
     struct pp_coordinator *coord = h->o.coordinator;
     int64_t wall = pp_loop_wall(h->o.loop), slow = coord->ops->host_slow_until(coord, name, wall);
-    const struct host *host = host_find(h, name);
-    struct pp_host_gate g = {.verdict = PP_HOST_GO, .wait_until_ms = wait_until_ms};
 
-    if (host && host_is_shut(host))
-        g = shut_gate(h, host, wait_until_ms);
     if (g.verdict == PP_HOST_GO && slow > wall) {
         g.verdict = PP_HOST_SLOW;
         g.until_ms = slow;
     }
     return g;
+}
+
+struct pp_host_gate pp_hosts_gate(struct pp_hosts *h, const char *name, int64_t wait_until_ms)
+{
+    const struct host *host = host_find(h, name);
+    struct pp_host_gate g = {.verdict = PP_HOST_GO, .wait_until_ms = wait_until_ms};
+
+    if (host && host_is_shut(host))
+        g = shut_gate(h, host, wait_until_ms);
+    return slow_gate(h, name, g);
+}
+
+struct pp_host_gate pp_hosts_gate_hop(struct pp_hosts *h, const char *name, int64_t wait_until_ms,
+                                      const struct pp_key *task)
+{
+    struct host *host = host_find(h, name);
+    struct pp_host_gate g = {.verdict = PP_HOST_GO, .wait_until_ms = wait_until_ms};
+
+    if (host && host_is_shut(host))
+        g = shut_gate_hop(h, host, wait_until_ms, task);
+    return slow_gate(h, name, g);
+}
+
+bool pp_hosts_shut(const struct pp_hosts *h, const char *name)
+{
+    const struct host *host = host_find(h, name);
+
+    return host && host_is_shut(host);
 }
 
 bool pp_hosts_parks(const struct pp_hosts *h, const struct pp_host_gate *gate)

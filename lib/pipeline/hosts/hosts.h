@@ -12,6 +12,11 @@
  *   leader   decides all breakers (core/breaker.h), parks the waiting tasks of a host that opens,
  *            lets a few of them out as probes, and lets all out when the breaker closes (parking.c)
  *
+ * A task is parked for its own host only. If a redirect leads it to a host whose breaker is not
+ * closed, the task becomes due again after a while, and its worker asks the leader that it may be
+ * a probe (WISH, BREAKER with b = "wish"). If a half-open host has no tasks of its own, the leader
+ * grants the wish of one task at a time: the next decision that it tells names the task.
+ *
  * Batches with failures are sent at once (PP_HOSTS_TICK_MS), others after PP_HOSTS_QUIET_MS. Times
  * in notices are relative, so that a process whose wall clock is wrong understands them.
  *
@@ -116,6 +121,12 @@ void pp_hosts_slow(struct pp_hosts *h, const char *host, int64_t retry_after_ms)
 /* Says whether a photo of `host` may be requested. wait_until_ms is that of its task; 0 for a task
  * that has not waited for its host yet. */
 struct pp_host_gate pp_hosts_gate(struct pp_hosts *h, const char *host, int64_t wait_until_ms);
+/* The same for the task with this key, which a redirect leads to `host`, another host than its
+ * own. */
+struct pp_host_gate pp_hosts_gate_hop(struct pp_hosts *h, const char *host, int64_t wait_until_ms,
+                                      const struct pp_key *task);
+/* Returns true if the breaker of `host` is not closed. */
+bool pp_hosts_shut(const struct pp_hosts *h, const char *host);
 /* Takes a place of `host` for a request, if hosts.concurrency bounds them, and returns GO: then the
  * caller must call pp_hosts_leave() when the request has ended. Else returns FULL; if seat->at is
  * not NULL, the seat waits for at most wait_ms, and on_place() ends the wait. The seat must stay

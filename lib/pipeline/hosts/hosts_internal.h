@@ -47,6 +47,8 @@ struct host {
     uint32_t let_out;       /* HALF_OPEN: number of probes let out in this state */
     int64_t probed_ms;      /* loop time at which the last probe was let out */
     int64_t probe_pause_ms; /* after a PROBE that found nothing: the next one waits so long */
+    uint64_t granted;       /* HALF_OPEN: the task that may request it after a redirect; 0: none */
+    int64_t wished_ms;      /* loop time of this process's last wish for it */
     /* An operator has given an order here, and this process repeats it until the leader has obeyed,
      * or until this loop time. */
     int64_t order_until_ms;
@@ -140,11 +142,15 @@ void hosts_run_errands(struct pp_hosts *h);
 void host_send_batch(struct pp_hosts *h, struct host *host);
 /* Tells the host's breaker, which this process has decided, to all processes. */
 void host_send_breaker(const struct pp_hosts *h, const struct host *host);
+/* Tells the leader that a redirect has led this task to the half-open host. */
+void host_send_wish(struct pp_hosts *h, const struct host *host, uint64_t task);
 /* Tells an operator's order to all processes. */
 void host_send_order(const struct pp_hosts *h, const struct host *host);
 void host_send_slow(const struct pp_hosts *h, const struct host *host);
-/* Handles a notice that is no order. */
+/* Handles a notice that is neither an order nor a wish. */
 void host_hear(struct pp_hosts *h, struct host *host, const struct pp_notice *n);
+/* Reads a task's wish from a notice; 0: it is none. */
+uint64_t host_read_wish(const struct pp_notice *n);
 /* Reads an operator's order from a notice; false: it is none. */
 bool host_read_order(const struct pp_notice *n, enum pp_breaker_action *action, int64_t *for_ms);
 
@@ -152,6 +158,8 @@ bool host_read_order(const struct pp_notice *n, enum pp_breaker_action *action, 
 
 /* The leader decides the breakers of all hosts that have news or are not closed. */
 void hosts_decide(struct pp_hosts *h);
+/* The leader lets a task out to a half-open host that has no tasks of its own, if no other is. */
+void host_grant(struct pp_hosts *h, struct host *host, uint64_t task);
 /* The leader carries out an operator's order. for_ms 0: without an end. */
 void host_obey(struct pp_hosts *h, struct host *host, enum pp_breaker_action action, int64_t for_ms);
 

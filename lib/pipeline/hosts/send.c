@@ -5,12 +5,26 @@
 #include "pipeline/hosts/hosts_internal.h"
 
 /* The numbers of a decision (BREAKER with b = ""). */
-enum { V_STATE, V_REASON, V_FORCED, V_SINCE, V_OPENED, V_INTERVAL, V_PROBE, V_FORCED_UNTIL, V_BELIEVED };
-/* The numbers of an order (BREAKER with b = ORDER), and of SLOW. */
+enum {
+    V_STATE,
+    V_REASON,
+    V_FORCED,
+    V_SINCE,
+    V_OPENED,
+    V_INTERVAL,
+    V_PROBE,
+    V_FORCED_UNTIL,
+    V_BELIEVED,
+    V_GRANTED
+};
+/* The numbers of an order (BREAKER with b = ORDER), of a wish (BREAKER with b = WISH), and of SLOW. */
 enum { V_ACTION, V_FOR };
+enum { V_TASK };
 enum { V_STEP, V_UNTIL };
 
-static const char ORDER[] = "order";
+static const char ORDER[] = "order", WISH[] = "wish";
+
+#define TASK_MAX ((1LL << 48) - 1) /* a double holds it exactly */
 
 static void send_notice(const struct pp_hosts *h, const struct pp_notice *n)
 {
@@ -67,7 +81,15 @@ void host_send_breaker(const struct pp_hosts *h, const struct host *host)
                                       [V_INTERVAL] = (double)b->interval_ms,
                                       [V_PROBE] = wait_of(b->next_probe_ms, now),
                                       [V_FORCED_UNTIL] = wait_of(b->forced_until_ms, now),
-                                      [V_BELIEVED] = b->believed}};
+                                      [V_BELIEVED] = b->believed,
+                                      [V_GRANTED] = (double)host->granted}};
+    send_notice(h, &n);
+}
+
+void host_send_wish(struct pp_hosts *h, const struct host *host, uint64_t task)
+{
+    const struct pp_notice n = {
+        .kind = PP_NOTICE_BREAKER, .a = host->name, .b = WISH, .v = {[V_TASK] = (double)task}};
     send_notice(h, &n);
 }
 
@@ -116,9 +138,10 @@ static void adopt_breaker(struct pp_hosts *h, struct host *host, const struct pp
 {
     int64_t now = pp_loop_wall(h->o.loop), state = whole(n->v[V_STATE], PP_BREAKER_STATES - 1),
             reason = whole(n->v[V_REASON], PP_BREAKER_REASONS - 1),
-            forced = whole(n->v[V_FORCED], PP_BREAKER_FORCE_CLOSED);
+            forced = whole(n->v[V_FORCED], PP_BREAKER_FORCE_CLOSED),
+            granted = whole(n->v[V_GRANTED], TASK_MAX);
 
-    if (state < 0 || reason < 0 || forced < 0)
+    if (state < 0 || reason < 0 || forced < 0 || granted < 0)
         return;
     if (host->order_node.next && (enum pp_breaker_action)forced == host->order)
         pp_list_remove(&h->ordered, &host->order_node); /* the leader has obeyed */
@@ -137,8 +160,16 @@ static void adopt_breaker(struct pp_hosts *h, struct host *host, const struct pp
         .forced_until_ms = time_of(n->v[V_FORCED_UNTIL], now, 1),
         .believed = n->v[V_BELIEVED] != 0,
     };
+    host->granted = (uint64_t)granted;
     host->heard_ms = hosts_now(h);
     host_relist(h, host);
+}
+
+uint64_t host_read_wish(const struct pp_notice *n)
+{
+    int64_t task = whole(n->v[V_TASK], TASK_MAX);
+
+    return n->kind == PP_NOTICE_BREAKER && strcmp(n->b, WISH) == 0 && task > 0 ? (uint64_t)task : 0;
 }
 
 bool host_read_order(const struct pp_notice *n, enum pp_breaker_action *action, int64_t *for_ms)

@@ -16,7 +16,8 @@
  * waits for all of that delay. */
 #define COMPANY      4
 #define TRY_AGAIN_MS 1000
-/* A task whose redirect leads to a host that is open or slow is tried again after this time. */
+/* A task whose redirect leads to a host that is slow or full, or has failed while its breaker was
+ * not closed, is tried again after this time at the latest. */
 #define HOP_WAIT_MS 60000
 /* A task that was handed back is due again after this time. If a resource of this process fails,
  * the time is short, because this worker claims nothing before the resource works (common/gate.h),
@@ -161,16 +162,31 @@ static void learn(struct pp_settler *settler, const struct pp_transfer *t)
     learn_host(settler, t);
 }
 
-/* Parks the task, because its host is open or slow. The host of a redirect's target has no parked
- * tasks, so a task that waits for one just becomes due later. */
+/* Returns true if a redirect led to the host that gave the outcome, and nothing keeps the task from
+ * trying the redirect again: its own host is not shut. Nobody unparks a task when the target's
+ * breaker closes, so the task becomes due by itself. If its own host is shut, too, the task is
+ * parked as all tasks of that host are. */
+static bool waits_at_hop(const struct pp_settler *settler, const struct pp_transfer *t)
+{
+    return t->hop_host[0] && !pp_hosts_shut(settler->o.hosts, t->task->domain);
+}
+
+static int64_t hop_due(const struct pp_settlement *s, int64_t until_ms)
+{
+    return until_ms < s->due_ms + HOP_WAIT_MS ? until_ms : s->due_ms + HOP_WAIT_MS;
+}
+
+/* Makes the task wait, because the host is open, slow or full. */
 static void decide_wait(const struct pp_settler *settler, const struct pp_transfer *t,
                         struct pp_settlement *s)
 {
     const struct pp_host_gate *gate = &t->gate;
 
     s->wait_until_ms = gate->wait_until_ms;
-    if (t->hop_host[0])
-        s->due_ms = gate->until_ms < s->due_ms + HOP_WAIT_MS ? gate->until_ms : s->due_ms + HOP_WAIT_MS;
+    if (waits_at_hop(settler, t))
+        s->due_ms = hop_due(s, gate->until_ms);
+    else if (t->hop_host[0])
+        s->park_ms = gate->wait_until_ms;
     else if (pp_hosts_parks(settler->o.hosts, gate))
         s->park_ms = gate->until_ms;
     else
@@ -224,7 +240,11 @@ static bool hold_back(struct pp_settler *settler, const struct pp_transfer *t, u
         return false;
     s->kind = kind;
     s->last_code = code;
-    s->wait_until_ms = s->park_ms = until_ms;
+    s->wait_until_ms = until_ms;
+    if (waits_at_hop(settler, t))
+        s->due_ms = hop_due(s, until_ms);
+    else
+        s->park_ms = until_ms;
     return true;
 }
 
@@ -463,6 +483,19 @@ static void on_settle_done(struct pp_req *req)
     pp_arena_fini(&call.arena);
 }
 
+/* Tasks that are to be tried again own their URLs no longer. The dedupe port hears that before the
+ * store has their settlements: else it might hear it after their next claim has asked. */
+static void give_urls_up(struct pp_settler *settler, const struct settle_call *call)
+{
+    struct pp_sharing *share = pp_claimer_share(settler->o.claimer);
+
+    for (size_t i = 0; i < call->r.n; i++)
+        if (call->r.settlements[i].kind != PP_SETTLE_FINAL)
+            pp_tell(share, call->transfers[i], &call->r.settlements[i]);
+    if (share)
+        pp_sharing_send(share);
+}
+
 static void write_waiting(void *data)
 {
     struct pp_settler *settler = data;
@@ -491,6 +524,7 @@ static void write_waiting(void *data)
                                  .n = n,
                                  .now_ms = pp_loop_wall(settler->o.loop),
                                  .date_ms = pp_loop_date(settler->o.loop)};
+    give_urls_up(settler, call);
     enum pp_err err = settler->o.store->ops->settle(settler->o.store, &call->r);
     if (err != PP_OK) {
         call->r.req.err = err;
