@@ -46,12 +46,12 @@ static const char *const names[BOUNDS] = {
 enum {
     SUSPECTS = 1, /* a suspect runs beside the transfers of its tier */
     /* Each stage has one request in flight, or some; a request to the API or about counters has
-     * one. Of the store, each relay reads, and saves, and the leader moves the tasks of all routes
-     * that have changed their tier at once. Of Redis, the acceptor has up to two for each post: the
+     * one. Of the store, each relay reads, and saves, and the leader moves the tasks of some
+     * routes that have changed their tier at once. Of Redis, the acceptor has up to two for each post: the
      * append, and one of the journal. A process with all roles that was frozen has all of them at
      * once: 25 were seen. */
     CALLS_OF_STAGES = 28,
-    ROUTES_OF_A_CLIENT = 3, /* as many as hosts (import.c) */
+    MOVES_OF_ROUTES = 16, /* routes.c */
     CALLS_OF_A_RELAY = 4,
     CALLS_OF_A_POST = 2,
     RELAYS = 2,        /* to the hub and to the broker; there is one more for each webhook */
@@ -129,7 +129,7 @@ void sim_bounds_process(void *data)
         return;
     uint64_t calls =
         CALLS_OF_STAGES + sim_http_in_flight(part->http) + pp_fleet_counters_busy(p->fleet_counters);
-    uint64_t to_store = CALLS_OF_A_RELAY * (RELAYS + s->hooks) + ROUTES_OF_A_CLIENT * s->clients;
+    uint64_t to_store = CALLS_OF_A_RELAY * (RELAYS + s->hooks) + MOVES_OF_ROUTES;
     uint64_t posts = part->acceptor ? pp_acceptor_busy(part->acceptor) : 0;
     if (p->claimer)
         check_worker(b, part);

@@ -16,7 +16,7 @@
 #include "test_clock.h"
 #include "test_loop.h"
 
-enum { ROWS = 3000, MOVES = 16 };
+enum { ROWS = 3000, MOVES = 100, AT_ONCE = 16 };
 
 struct move {
     char client[80], domain[80];
@@ -395,6 +395,32 @@ static void without_tasks_held_back_nothing_moves(void **state)
     kit_close(k);
 }
 
+/* The tasks of many domains are moved by a few requests at a time, and each domain's only once. */
+static void many_moves_take_turns(void **state)
+{
+    enum { DOMAINS = 3 * AT_ONCE };
+    struct kit *k = kit_open();
+    char domain[16];
+
+    (void)state;
+    k->store.hold = true;
+    for (int i = 0; i < DOMAINS; i++) {
+        (void)snprintf(domain, sizeof(domain), "%d.test", i);
+        for (int n = 0; n <= PP_ROUTE_PROBES; n++)
+            (void)place(k, "42", domain);
+        pp_routes_sample(k->routes, "42", domain, (struct pp_route_sample){.first = true, .ms = 100});
+    }
+    assert_int_equal(k->store.n_moves, AT_ONCE);
+    assert_int_equal(pp_routes_busy(k->routes), DOMAINS);
+    k->store.hold = false;
+    give_back(&k->store);
+    settle(k);
+    assert_int_equal(k->store.n_moves, DOMAINS);
+    assert_string_equal(k->store.moves[DOMAINS - 1].domain, "47.test");
+    assert_int_equal(pp_routes_busy(k->routes), 0);
+    kit_close(k);
+}
+
 static void timeouts_move_the_probing_up(void **state)
 {
     struct kit *k = kit_open();
@@ -747,6 +773,7 @@ int main(void)
         cmocka_unit_test(the_first_answer_lets_the_others_go),
         cmocka_unit_test(due_tasks_are_not_moved),
         cmocka_unit_test(a_failed_move_is_repeated),
+        cmocka_unit_test(many_moves_take_turns),
         cmocka_unit_test(without_tasks_held_back_nothing_moves),
         cmocka_unit_test(timeouts_move_the_probing_up),
         cmocka_unit_test(an_answer_in_the_next_tier_settles_it),

@@ -13,6 +13,7 @@
 #define HOLD_MARGIN_MS 500
 /* After this many timeouts of probes without any success, the tier counts as too short. */
 #define PROBE_TIMEOUTS PP_ROUTE_PROBES
+#define MOVES_MAX      16 /* requests that move tasks to another tier, in flight at a time */
 #define SAVE_ROWS      500
 #define LOAD_ROWS      1000
 
@@ -26,7 +27,12 @@ struct route {
     uint8_t held_tier;
     int64_t held_until_ms;
     struct pp_node changed_node; /* Links the route into routes->changed. */
-    bool dirty;                  /* True: the route has samples that the leader does not have yet. */
+    /* Links the route into routes->to_move, while its waiting tasks are to be moved to move_tier,
+     * where they are due at move_due_ms (wall). */
+    struct pp_node move_node;
+    uint8_t move_tier;
+    int64_t move_due_ms;
+    bool dirty;        /* True: the route has samples that the leader does not have yet. */
     bool unsaved;      /* True: this process decided the route, and the store does not have it yet. */
     int64_t saved_ms;  /* The route was last saved at this loop time; 0: it must be saved at once. */
     uint32_t probes;   /* Number of tasks that started in the probed tier. */
@@ -42,6 +48,8 @@ struct pp_routes {
      * tick. */
     struct pp_list changed;
     size_t in_flight; /* Number of requests to the store in flight. */
+    struct pp_list to_move;
+    uint32_t moving; /* Number of requests in flight that move tasks. */
     bool draining;
 };
 
@@ -88,6 +96,8 @@ static void forget(struct pp_routes *routes, struct route *route)
 {
     if (route->changed_node.next)
         pp_list_remove(&routes->changed, &route->changed_node);
+    if (route->move_node.next)
+        pp_list_remove(&routes->to_move, &route->move_node);
     HASH_DEL(routes->table, route);
     free(route);
 }
@@ -161,10 +171,12 @@ static void free_answered(struct request *q)
 
 size_t pp_routes_busy(const struct pp_routes *routes)
 {
-    return routes->in_flight;
+    return routes->in_flight + routes->to_move.n;
 }
 
 /* --- moving waiting tasks to another tier --- */
+
+static void start_moves(struct pp_routes *routes);
 
 static void on_moved(void *data, enum pp_err err)
 {
@@ -180,9 +192,11 @@ static void on_moved(void *data, enum pp_err err)
     if (route) /* The tier of the waiting tasks is unknown now, so learn() moves them again. */
         route->held_until_ms = INT64_MAX;
     free_answered(q);
+    routes->moving--;
+    start_moves(routes);
 }
 
-static void move_waiting(struct pp_routes *routes, const struct route *route, uint8_t tier, int64_t due_ms)
+static void move_tasks(struct pp_routes *routes, const struct route *route)
 {
     struct pp_task_store *store = routes->o.store;
     struct request *q = new_request(routes, "tasks of a route not moved");
@@ -191,11 +205,30 @@ static void move_waiting(struct pp_routes *routes, const struct route *route, ui
     q->r.move = (struct pp_store_retier){.req = pp_ask_request(&q->ask, on_moved),
                                          .client = pp_arena_strdup(&q->ask.arena, route->client),
                                          .domain = pp_arena_strdup(&q->ask.arena, route->domain),
-                                         .tier = tier,
-                                         .due_ms = due_ms,
+                                         .tier = route->move_tier,
+                                         .due_ms = route->move_due_ms,
                                          .now_ms = pp_loop_wall(routes->o.loop)};
     bool fine = q->r.move.client && q->r.move.domain;
-    submitted(q, fine ? store->ops->retier(store, &q->r.move) : PP_ENOMEM);
+    routes->moving += submitted(q, fine ? store->ops->retier(store, &q->r.move) : PP_ENOMEM);
+}
+
+static void start_moves(struct pp_routes *routes)
+{
+    struct pp_node *node;
+
+    while (routes->moving < MOVES_MAX && (node = pp_list_pop(&routes->to_move)))
+        move_tasks(routes, pp_container_of(node, struct route, move_node));
+    pp_assert(routes->moving <= routes->in_flight, "more moves are in flight than requests");
+}
+
+/* Moves the route's waiting tasks, instead of a move of them that has not begun. */
+static void move_waiting(struct pp_routes *routes, struct route *route, uint8_t tier, int64_t due_ms)
+{
+    route->move_tier = tier;
+    route->move_due_ms = due_ms;
+    if (!route->move_node.next)
+        pp_list_push(&routes->to_move, &route->move_node);
+    start_moves(routes);
 }
 
 /* --- probing a new domain --- */
@@ -320,6 +353,7 @@ struct pp_routes *pp_routes_open(const struct pp_routes_options *options)
         return NULL;
     routes->o = *options;
     pp_list_init(&routes->changed);
+    pp_list_init(&routes->to_move);
     return routes;
 }
 
