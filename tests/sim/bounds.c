@@ -46,8 +46,8 @@ static const char *const names[BOUNDS] = {
 enum {
     SUSPECTS = 1, /* a suspect runs beside the transfers of its tier */
     /* Each stage has one request in flight, or some; a request to the API or about counters has
-     * one. Of the store, each relay reads, and saves, and the leader moves the tasks of some
-     * routes that have changed their tier at once. Of Redis, the acceptor has up to two for each post: the
+     * one. Of the store, each relay reads, and saves, and the leader moves the tasks of some routes
+     * that have changed their tier at once. Of Redis, the acceptor has up to two for each post: the
      * append, and one of the journal. A process with all roles that was frozen has all of them at
      * once: 25 were seen. */
     CALLS_OF_STAGES = 28,

@@ -72,6 +72,7 @@ static void grant(struct pp_hosts *h, struct host *host, uint64_t task)
 
 void host_grant(struct pp_hosts *h, struct host *host, uint64_t task)
 {
+    pp_assert(task != 0, "no task is let out");
     bool empty = host->probe_pause_ms > 0 && host->errand == HOST_NO_ERRAND && !host->away;
 
     if (host->breaker.state != PP_BREAKER_HALF_OPEN || !empty || probes_out(host) > 0)

@@ -17,7 +17,7 @@ enum {
     V_BELIEVED,
     V_GRANTED
 };
-/* The numbers of an order (BREAKER with b = ORDER), of a wish (BREAKER with b = WISH), and of SLOW. */
+/* The numbers of an order (BREAKER with b = ORDER), of a wish (with b = WISH), and of SLOW. */
 enum { V_ACTION, V_FOR };
 enum { V_TASK };
 enum { V_STEP, V_UNTIL };
@@ -88,6 +88,7 @@ void host_send_breaker(const struct pp_hosts *h, const struct host *host)
 
 void host_send_wish(struct pp_hosts *h, const struct host *host, uint64_t task)
 {
+    pp_assert(task > 0 && task <= TASK_MAX, "a notice can not tell the task");
     const struct pp_notice n = {
         .kind = PP_NOTICE_BREAKER, .a = host->name, .b = WISH, .v = {[V_TASK] = (double)task}};
     send_notice(h, &n);

@@ -183,6 +183,7 @@ static void decide_wait(const struct pp_settler *settler, const struct pp_transf
     const struct pp_host_gate *gate = &t->gate;
 
     s->wait_until_ms = gate->wait_until_ms;
+    pp_assert(gate->until_ms > 0, "a task waits for a host without an end");
     if (waits_at_hop(settler, t))
         s->due_ms = hop_due(s, gate->until_ms);
     else if (t->hop_host[0])
