@@ -66,7 +66,11 @@ static const struct answer answers[] = {
     /* These bodies are not photos; test_fetch_images.c tests the image types. */
     {"empty", OK TYPE_JPG NO_BODY, PP_ORIGIN_KEEP, PP_CODE_NOT_IMAGE},
     {"HTML not found", OK "Content-Type: text/html\r\n" BODY(20, "<html>not\nfound</htm"), PP_ORIGIN_KEEP,
-     PP_CODE_NOT_IMAGE, .detail = " sent what is not a photo: it begins with `<html>not.found</htm`"},
+     PP_CODE_NOT_IMAGE, .detail = " sent text/html, not a photo: it begins with `<html>not.found</htm`"},
+    {"HTML in two words", OK "Content-Type: text/h`ml; charset=x\r\n" BODY(4, "oops"), PP_ORIGIN_KEEP,
+     PP_CODE_NOT_IMAGE, .detail = " sent text/h.ml, not a photo: it begins with `oops`"},
+    {"a text without a type", OK BODY(4, "oops"), PP_ORIGIN_KEEP, PP_CODE_NOT_IMAGE,
+     .detail = " sent what has no Content-Type, not a photo: it begins with `oops`"},
     {"a page that never ends", OK TYPE_JPG BODY(99999, "<html>"), PP_ORIGIN_HANG, PP_CODE_NOT_IMAGE},
     /* The reported Retry-After is at most 1 h, and -1 if there is none that counts. */
     {"Retry-After huge", "HTTP/1.1 503 No\r\nRetry-After: 99999999\r\n" NO_BODY, PP_ORIGIN_KEEP, 503,

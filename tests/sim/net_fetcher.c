@@ -372,7 +372,7 @@ static void exchange_clear(struct pp_exchange *x)
     x->status = 0;
     x->content_length = -1;
     x->encoded = x->stopped = x->reused = false;
-    x->etag_out[0] = x->last_modified_out[0] = x->retry_after[0] = x->detail[0] = '\0';
+    x->etag_out[0] = x->last_modified_out[0] = x->retry_after[0] = x->content_type[0] = x->detail[0] = '\0';
     x->location = NULL;
     x->phase = PP_PHASE_CONNECT;
     x->code = PP_CODE_NONE;

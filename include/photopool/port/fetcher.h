@@ -68,7 +68,7 @@ struct pp_exchange {
     bool encoded;           /* the answer has a Content-Encoding, and content_length counts coded bytes */
     /* Values of headers of the answer; "" if the header is absent or too long. */
     char etag_out[PP_HEADER_VALUE_MAX], last_modified_out[PP_HEADER_VALUE_MAX];
-    char retry_after[PP_HEADER_VALUE_MAX];
+    char retry_after[PP_HEADER_VALUE_MAX], content_type[PP_HEADER_VALUE_MAX];
     char *location; /* Location of a 3xx, at most 16 KiB; NULL: none; the fetcher frees it after done() */
     /* The fetcher sets this field at any time. */
     enum pp_phase phase;

@@ -262,6 +262,7 @@ static const struct {
     {"etag", .offset = offsetof(struct pp_exchange, etag_out)},
     {"last-modified", .offset = offsetof(struct pp_exchange, last_modified_out)},
     {"retry-after", .offset = offsetof(struct pp_exchange, retry_after)},
+    {"content-type", .offset = offsetof(struct pp_exchange, content_type)},
 };
 
 static void forget_head(struct pp_curl_transfer *t)
@@ -272,7 +273,7 @@ static void forget_head(struct pp_curl_transfer *t)
     t->head.length = -1;
     t->head.chunked = t->head.encoded = false;
     t->head.last = PP_FIELD_ANY;
-    x->etag_out[0] = x->last_modified_out[0] = x->retry_after[0] = '\0';
+    x->etag_out[0] = x->last_modified_out[0] = x->retry_after[0] = x->content_type[0] = '\0';
     free(x->location);
     x->location = NULL;
 }

@@ -125,14 +125,26 @@ static enum pp_flow on_head(struct pp_exchange *x)
 
 /* --- judging the body --- */
 
-/* Notes how a body begins that is not an image, for the reader of the detail. */
-static void note_begin(struct fetch_run *r, const uint8_t *p, size_t n)
+/* Copies at most `n` bytes and `max` - 1, in printable ASCII. */
+static void put_printable(char *out, size_t max, const void *bytes, size_t n)
 {
-    size_t i, max = sizeof(r->begins) - 1;
+    const char *p = bytes;
+    size_t i;
 
-    for (i = 0; i < n && i < max; i++)
-        r->begins[i] = p[i] >= ' ' && p[i] <= '~' && p[i] != '`' ? (char)p[i] : '.';
-    r->begins[i] = '\0';
+    for (i = 0; i < n && i + 1 < max; i++)
+        out[i] = p[i] >= ' ' && p[i] <= '~' && p[i] != '`' ? p[i] : '.';
+    out[i] = '\0';
+}
+
+/* Fails a run that got something else than a photo, and says what, for the reader of the detail. */
+static void fail_not_image(struct fetch_run *r)
+{
+    const char *type = r->x.content_type;
+    char text[41];
+
+    put_printable(text, sizeof(text), type, strcspn(type, "; \t"));
+    run_fail(r, r->code, "%.80s sent %s, not a photo: it begins with `%s`", r->url.host,
+             text[0] ? text : "what has no Content-Type", r->begins);
 }
 
 static enum pp_flow on_body(struct pp_exchange *x, const void *p, size_t n)
@@ -162,7 +174,7 @@ static enum pp_flow on_body(struct pp_exchange *x, const void *p, size_t n)
         return PP_FLOW_GO;
     r->code = r->sniff.code;
     if (r->code == PP_CODE_NOT_IMAGE && r->bytes == n) /* the first piece */
-        note_begin(r, p, n);
+        put_printable(r->begins, sizeof(r->begins), p, n);
     return PP_FLOW_STOP;
 }
 
@@ -222,7 +234,7 @@ static void judge_stopped(struct fetch_run *r)
     else if (r->code == PP_CODE_INTERNAL)
         run_hand_back(r, r->ours, "no memory or disk for the photo");
     else if (r->code == PP_CODE_NOT_IMAGE && r->begins[0])
-        run_fail(r, r->code, "%.80s sent what is not a photo: it begins with `%s`", r->url.host, r->begins);
+        fail_not_image(r);
     else
         run_fail(r, r->code, "%.80s: %s", r->url.host, pp_code_text(r->code));
 }
