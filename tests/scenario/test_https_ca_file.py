@@ -6,8 +6,8 @@ every photo must fail with tls_failed; if the file has no certificate, `photopoo
 start.
 
 The listener speaks TLS, too: requests, the command line and a WebSocket; SIGHUP must give new
-connections a new certificate, and keep the old one if the new one can't be used. And it must listen
-on a unix socket.
+connections a new certificate, and keep the old one if the new one can't be used. A scanner (sslscan) must find TLS
+1.2 and up only, without renegotiation or a weak suite. And it must listen on a unix socket.
 """
 import http.client
 import json
@@ -200,6 +200,26 @@ def the_listener_speaks_tls(case):
     command("up", "--set", f"http.tls.key={pool.key}", status=2, said="http.tls.key: is set, but http.tls.cert is not")
 
 
+def a_scanner_finds_no_weakness(case):
+    pool = TlsPool(case).start()
+    try:
+        run = subprocess.run(["sslscan", "--no-colour", "--no-check-certificate", "--connect-timeout=30", f"127.0.0.1:{pool.port}"],
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=60 * SLOW)
+    except FileNotFoundError:
+        raise Skipped("no sslscan here") from None
+    said = run.stdout.decode()
+    for due in (*(f"{name} +disabled" for name in ("SSLv2", "SSLv3", r"TLSv1\.0", r"TLSv1\.1")), *(rf"TLSv1\.{n} +enabled" for n in (2, 3)),
+                "Session renegotiation not supported",
+                *(rf"TLSv1\.{n} not vulnerable to heartbleed" for n in (2, 3))):
+        check(re.search(due, said), f"sslscan says `{due}`: {said}")
+    suites = re.findall(r"^(?:Preferred|Accepted) +(\S+) +(\d+) bits +(\S+)", said, re.MULTILINE)
+    check({version for version, _, _ in suites} == {"TLSv1.2", "TLSv1.3"}, f"suites of both versions: {said}")
+    for version, bits, name in suites:
+        check(int(bits) >= 128 and re.search("GCM|CHACHA20|CCM", name), f"{version} {name}, {bits} bits: a suite that is not weak")
+        check(version == "TLSv1.3" or name.startswith("ECDHE"), f"{name}: a suite with forward secrecy")
+    pool.stop()
+
+
 def the_listener_is_a_unix_socket(case):
     path = case.path("socket")
     pool = Pool(case, config={"http.listen": f"unix:{path}"})
@@ -221,4 +241,4 @@ def the_listener_is_a_unix_socket(case):
     check(not os.path.exists(path), "the file is gone after the end")
 
 
-scenario(the_authority_counts, a_file_without_certificates, the_listener_speaks_tls, the_listener_is_a_unix_socket)
+scenario(the_authority_counts, a_file_without_certificates, the_listener_speaks_tls, a_scanner_finds_no_weakness, the_listener_is_a_unix_socket)
