@@ -7,6 +7,7 @@ is fetched.
 
 accept  large batches over a few kept connections, from the first POST to the last 202; in turns
         with `photopool up`, whose queue is SQLite and which is stopped (SIGSTOP) meanwhile
+tls     the same of `photopool up` over TLS, in turns with plain HTTP
 plan    an ingest role starts after that: from the first photo in MongoDB to the last. Compared with
         bare insertion of as many documents of the same sizes, 1,000 a command, w:majority, j:true,
         over --inserters connections; without indexes, and with the indexes of photos and items
@@ -23,6 +24,7 @@ import time
 
 from fleet_bench import Fleet, Meter, Pool, arguments, bench, check, make_batches, print_mongo, print_processors, print_row, say, shares
 from mongo_wire import Mongo, Other, encode
+from tls import TlsPool
 
 DATABASE, TIMEOUT = "photopool", 600
 PER_ITEM, PER_COMMAND = 5, 1000
@@ -38,8 +40,20 @@ class Place:
 
 # --- accept ---
 
-def post_over(port, bodies, errors):
-    c = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT)
+def connect(pool):
+    return pool.connect(TIMEOUT) if isinstance(pool, TlsPool) else http.client.HTTPConnection("127.0.0.1", pool.port, timeout=TIMEOUT)
+
+
+def pause_clients(pool, n):
+    c = connect(pool)
+    for i in range(n):
+        c.request("PUT", f"/v1/clients/c{i}", '{"paused": true}', {"Content-Type": "application/json"})
+        r = c.getresponse()
+        check(r.read() and r.status in (200, 201), f"PUT /v1/clients/c{i}: {r.status}")
+    c.close()
+
+
+def post_over(c, bodies, errors):
     for body in bodies:
         c.request("POST", "/v1/batches", body, {"Content-Type": "application/json"})
         r = c.getresponse()
@@ -53,7 +67,7 @@ def post_over(port, bodies, errors):
 def accept(pool, bodies, connections):
     """Posts the bodies over the connections. Returns how many seconds that took."""
     errors = []
-    threads = [threading.Thread(target=post_over, args=(pool.port, bodies[i::connections], errors)) for i in range(connections)]
+    threads = [threading.Thread(target=post_over, args=(connect(pool), bodies[i::connections], errors)) for i in range(connections)]
     begin = time.monotonic()
     for t in threads:
         t.start()
@@ -65,8 +79,7 @@ def accept(pool, bodies, connections):
 
 def bench_accept(case, args, fleet, bodies, photos):
     pool = Pool(case, config=fleet.config).start()
-    for i in range(args.clients):
-        pool.set_client(f"c{i}", paused=True)
+    pause_clients(pool, args.clients)
     meter = Meter(None, fleet.replicas, fleet.mongo, fleet.redis)
     ours, other, used = [], [], None
     per_round = len(bodies) // args.rounds
@@ -85,6 +98,27 @@ def bench_accept(case, args, fleet, bodies, photos):
               "photopool up", asked=50000, photos=photos, durability=fleet.api.get_json("/readyz").get("durability"),
               queue_trips_a_thousand=shares(used.round_trips("ingest", "op"), photos / 1000))
     print_processors("ingest", "accept", used)
+
+
+def bench_tls(case, args, config, bodies, photos):
+    """Each of two processes accepts each body; one of them is stopped while the other one works."""
+    pools = [make(case, config=config).start() for make in (Pool, TlsPool)]
+    rates = {pool: [] for pool in pools}
+    per_round = len(bodies) // args.rounds
+    for pool in pools:
+        pause_clients(pool, args.clients)
+        pool.signal(signal.SIGSTOP)
+    for i in range(args.rounds):
+        for pool in pools:
+            pool.signal(signal.SIGCONT)
+            seconds = accept(pool, bodies[i * per_round:(i + 1) * per_round], args.connections)
+            rates[pool].append(photos / args.rounds / seconds)
+            pool.signal(signal.SIGSTOP)
+    for pool in pools:
+        pool.kill()
+    plain, tls = (statistics.median(rates[pool]) for pool in pools)
+    print_row("ingest", f"accepted by `photopool up` over TLS, {args.connections} connections", tls, "photos/s", plain, "plain HTTP",
+              photos=photos)
 
 
 # --- plan ---
@@ -231,6 +265,7 @@ def run(case, args):
     say(f"accept: {len(bodies)} batches of {per_batch} photos, {len(bodies[0]) / 1024:.0f} KiB each")
     bench_accept(case, args, first, bodies, len(bodies) * per_batch)
     first.api.kill()
+    bench_tls(case, args, config, bodies, len(bodies) * per_batch)
     bodies = bodies_of(args, args.plan)
     # a new Redis, whose queue is empty
     fleet = Fleet(case, config=config, replicas={"api": 1}, mongo=first.mongo).start()

@@ -9,13 +9,10 @@ The listener speaks TLS, too: requests, the command line and a WebSocket; SIGHUP
 connections a new certificate, and keep the old one if the new one can't be used. A scanner (sslscan) must find TLS
 1.2 and up only, without renegotiation or a weak suite. And it must listen on a unix socket.
 """
-import http.client
-import json
 import os
 import re
 import signal
 import socket
-import ssl
 import stat
 import struct
 import subprocess
@@ -23,8 +20,7 @@ import zlib
 
 from harness import PHOTOPOOL, SLOW, Pool, Process, Skipped, check, free_port, outcomes, same, scenario, wait_until
 from streams import NodeWs
-
-HOST = "shop.example"
+from tls import HOST, TlsPool, certificates
 
 
 def png(n):
@@ -33,22 +29,6 @@ def png(n):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
     return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0)) +
             chunk(b"IDAT", zlib.compress(bytes([0, n, n, n]))) + chunk(b"IEND", b""))
-
-
-def openssl(*args):
-    try:
-        subprocess.run(["openssl", *args], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=30)
-    except FileNotFoundError:
-        raise Skipped("no openssl here") from None
-
-
-def certificates(case, names=f"DNS:{HOST}"):
-    ca, ca_key, cert, key = (case.name(name) for name in ("ca.pem", "ca.key", "cert.pem", "cert.key"))
-    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2")
-    openssl("req", "-x509", *curve, "-subj", "/CN=Scenario Authority", "-keyout", ca_key, "-out", ca)
-    openssl("req", "-x509", *curve, "-subj", f"/CN={HOST}", "-addext", f"subjectAltName={names}", "-addext",
-            "basicConstraints=critical,CA:FALSE", "-CA", ca, "-CAkey", ca_key, "-keyout", key, "-out", cert)
-    return ca, cert, key
 
 
 class Nghttpd(Process):
@@ -131,40 +111,6 @@ def command(*args, status=0, said="", text=b"", **env):
                          timeout=30 * SLOW, env={**os.environ, **env})
     check(run.returncode == status and said in run.stdout.decode(), f"{args} exits with {run.returncode}: {run.stdout!r}")
     return run.stdout.decode()
-
-
-class TlsPool(Pool):
-    """`photopool up` that speaks TLS, with a certificate of its own authority."""
-
-    def __init__(self, case):
-        self.ca, self.cert, self.key = certificates(case, "IP:127.0.0.1")
-        super().__init__(case, config={"http.tls.cert": self.cert, "http.tls.key": self.key})
-
-    def ask(self, method, path, body=None, headers=None):
-        """Returns (status, body, serial number of the certificate), by a new connection."""
-        tls = ssl.create_default_context(cafile=self.ca)
-        c = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=30 * SLOW, context=tls)
-        c.connect()
-        serial = c.sock.getpeercert()["serialNumber"]
-        c.request(method, path, body, headers or {})
-        r = c.getresponse()
-        answer = r.status, r.read(), serial
-        c.close()
-        return answer
-
-    def ready(self):
-        return self.ask("GET", "/readyz")[0] == 200
-
-    def finish(self):
-        body = json.dumps({"client": "42", "items": [{"id": "a", "photos": []}]})
-        same(self.ask("POST", "/v1/batches", body, {"Content-Type": "application/json"})[0], 202, "POST /v1/batches")
-
-    def new_certificate(self):
-        """Puts another certificate, of another authority, into the files."""
-        ca, cert, key = certificates(self.case, "IP:127.0.0.1")
-        os.replace(cert, self.cert)
-        os.replace(key, self.key)
-        self.ca = ca
 
 
 def the_listener_speaks_tls(case):
