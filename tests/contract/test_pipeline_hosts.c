@@ -250,11 +250,38 @@ static void redirects_probe_their_target(void **state)
     assert_int_equal(world_seen(w, "there").requests, 12);
 }
 
+static uint64_t answers(struct world *w, const char *host)
+{
+    struct pp_host_shown shown;
+    return pp_hosts_view(w->p.hosts, host, &shown) ? shown.stats.requests : 0;
+}
+
 static bool knows_an_answer(void *data)
 {
-    struct world *w = data;
-    struct pp_host_shown shown;
-    return pp_hosts_view(w->p.hosts, HOST, &shown) && shown.stats.requests > 0;
+    return answers(data, HOST) > 0;
+}
+
+static bool knows_all_answers(void *data)
+{
+    return answers(data, HOST) >= 2 && answers(data, OTHER) >= 1;
+}
+
+/* HOST redirects to OTHER, which redirects back to a photo: each answer counts for its host. */
+static void redirects_in_a_row_count(void **state)
+{
+    struct world *w = *state;
+    char query[300];
+
+    w->breakers = true;
+    world_open(w);
+    (void)snprintf(query, sizeof(query),
+                   "location=http://" OTHER ":%u/c/x/1.jpg?location=http://" HOST ":%u/c/there/1.jpg",
+                   w->origin.port, w->origin.port);
+    world_post(w, "42", "b_1", 1, 1, PP_REFRESH_KNOWN, query);
+    assert_int_equal(world_finished(w, "b_1").photos[PP_OUTCOME_STORED], 1);
+    world_until(w, knows_all_answers, w);
+    assert_int_equal(answers(w, HOST), 2);
+    assert_int_equal(answers(w, OTHER), 1);
 }
 
 /* A redirect counts when it is answered, not when its target has answered: the host's outage may
@@ -277,11 +304,17 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(an_outage_of_404_is_not_believed),    TEST(an_outage_of_403_is_not_believed),
-        TEST(an_outage_of_pages_is_not_believed),  TEST(photos_of_a_dead_host_fail_with_host_down),
-        TEST(new_photos_of_an_open_host_wait),     TEST(an_operator_decides),
-        TEST(a_restart_brings_parked_photos_back), TEST(a_host_that_limits_gets_pauses),
-        TEST(redirects_probe_their_target),        TEST(a_redirect_counts_at_once),
+        TEST(an_outage_of_404_is_not_believed),
+        TEST(an_outage_of_403_is_not_believed),
+        TEST(an_outage_of_pages_is_not_believed),
+        TEST(photos_of_a_dead_host_fail_with_host_down),
+        TEST(new_photos_of_an_open_host_wait),
+        TEST(an_operator_decides),
+        TEST(a_restart_brings_parked_photos_back),
+        TEST(a_host_that_limits_gets_pauses),
+        TEST(redirects_in_a_row_count),
+        TEST(redirects_probe_their_target),
+        TEST(a_redirect_counts_at_once),
     };
     return cmocka_run_group_tests_name("pipeline_hosts", tests, NULL, NULL);
 }

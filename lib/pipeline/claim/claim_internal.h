@@ -115,6 +115,7 @@ struct claim_transfer {
     struct pp_host_seat seat;
     bool sits, at_hop;
     bool left_host;          /* its task's host has answered with a redirect to another host */
+    char at_host[256];       /* where the last redirect's request went; "": there was none */
     struct pp_node hop_node; /* Links the transfer into client->queues.hops while `parked`. */
 };
 

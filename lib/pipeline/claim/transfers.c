@@ -8,6 +8,7 @@
  *
  * Orders and ended transfers are collected: each turn of the main loop sends one mail per fetch
  * loop and wakes the cycle once. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -433,6 +434,7 @@ static bool grant_hop(struct pp_claimer *claimer, struct claim_transfer *t)
         return false;
     }
     t->base.sends.permits++;
+    snprintf(t->at_host, sizeof(t->at_host), "%s", t->base.hop_host);
     give_order(claimer, t, PP_ORDER_GO_ON);
     return true;
 }
@@ -512,17 +514,18 @@ void claim_on_place(void *data, struct pp_host_seat *seat, bool taken)
 
 /* --- handling mail from the fetch loops --- */
 
-/* Counts for the task's host that it answered, with a redirect to another host. It counts now and
- * not when the transfer ends: photos that the host has answered since would count before it. A
- * transfer counts once for a host, because the leader lets tasks out to a half-open host, not
+/* Counts for a host that it answered, with a redirect to another host. It counts now and not when
+ * the transfer ends: photos that the host has answered since would count before it. A transfer
+ * counts once for its task's host, because the leader lets tasks out to a half-open host, not
  * requests: so neither a redirect within the host counts, nor a later one. */
 static void learn_redirect(struct pp_claimer *claimer, struct claim_transfer *t)
 {
-    const char *host = t->base.task->domain;
+    const char *own = t->base.task->domain, *host = t->at_host[0] ? t->at_host : own;
+    bool is_own = strcmp(host, own) == 0;
 
-    if (t->left_host || strcmp(t->base.hop_host, host) == 0)
+    if (strcmp(t->base.hop_host, host) == 0 || (is_own && t->left_host))
         return;
-    t->left_host = true;
+    t->left_host = t->left_host || is_own;
     pp_hosts_redirected(claimer->o.hosts, host, t->base.outcome.ms);
 }
 
