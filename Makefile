@@ -26,6 +26,10 @@ deb: ## build/deb/photopool_VERSION_ARCH.deb, checked by lintian
 	@scripts/setup build pages deb
 	@packaging/deb
 
+image: ## build/image/photopool_VERSION_ARCH.tar, a container image, tried in a container
+	@scripts/setup build pages image
+	@packaging/image
+
 demo: ## fetch real photographs from 40 hosts of all kinds, and look at the result
 	@scripts/setup build demo
 	@scripts/build build photopool origin
@@ -78,4 +82,4 @@ fuzz: ## every fuzz target for T seconds (make fuzz T=600)
 clean: ## remove what was built
 	rm -rf build build-*
 
-.PHONY: all help build install deb demo fleet test test-long sim sim-check bench lint format fuzz clean
+.PHONY: all help build install deb image demo fleet test test-long sim sim-check bench lint format fuzz clean
