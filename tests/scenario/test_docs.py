@@ -41,6 +41,9 @@ NOT_RUN = {
     ("docs/adding.md", "make            # build/photopool"): "the tests run beside this one",
     ("docs/consumers.md", "photopool webhooks test shop"): "needs an endpoint; test_webhooks.py has one",
     ("docs/operators.md", "make deb"): "packaging/try installs the package",
+    ("docs/operators.md", "make image"): "packaging/image tries the image",
+    ("docs/operators.md", "cp packaging/kubernetes/secret.example.yaml packaging/kubernetes/secret.yaml   # git ignores it: fill it in"):
+        "needs a cluster; the lint kubernetes and test_fleet_script.py check the manifests",
     ("docs/operators.md", "sudo systemctl enable --now photopool"): "needs systemd; test_packaging.py starts the command lines of the units",
     ("docs/operators.md", "sudo systemctl enable --now photopool@worker"): "needs systemd",
     ("docs/operators.md", "photopool bench --seconds 1 --dir ."): "test_doctor.py runs it",

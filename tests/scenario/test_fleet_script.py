@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # scenario: build=release timeout=240 fleet
 """scripts/fleet must run docker/compose.yaml without containers: photopool knows its roles and
-settings, the fleet fetches, starts a killed process again, and leaves nothing behind. The image
-must have the packages that the program is linked with, the files that the Dockerfile copies must
-exist, and the health check must distinguish ready from not ready.
+settings, the fleet fetches, starts a killed process again, and leaves nothing behind. photopool
+must know the settings of packaging/kubernetes, too. The image must have the packages that the
+program is linked with, the files that the Dockerfile copies must exist, and the health check must
+distinguish ready from not ready.
 """
 import json
 import os
@@ -60,8 +61,33 @@ def settings(case):
         check("image" in service and service.get("restart") == "unless-stopped", f"{name} has an image and a restart policy")
 
 
+def kubernetes(case):
+    """photopool must accept photopool.yaml with the variables of the Secret, and the arguments of
+    each pod. (The lint `kubernetes` checks the rest.)
+    """
+    folder = os.path.join(ROOT, "packaging", "kubernetes")
+    names = ("secret.example.yaml", "api.yaml", "ingest.yaml", "worker.yaml", "cron.yaml")
+    texts = []
+    for name in names:
+        with open(os.path.join(folder, name), encoding="utf-8") as f:
+            texts.append(f.read())
+    run = subprocess.run([os.path.join(ROOT, "tests", "support", "manifests")], input=json.dumps(texts).encode(), stdout=subprocess.PIPE, check=True)
+    secret, *pods = [o["value"] for result in json.loads(run.stdout) for o in result["objects"] if "stringData" in o["value"] or "template" in o["value"]["spec"]]
+    values = {k: v for k, v in os.environ.items() if not k.startswith("PHOTOPOOL_")}
+    values.update({k: v.replace("64 HEX DIGITS", 64 * "0") for k, v in secret["stringData"].items()})
+    same(len(pods), 4, "workloads")
+    for pod in pods:
+        words = [os.path.join(folder, "photopool.yaml") if w == "/etc/photopool/photopool.yaml" else w for w in pod["spec"]["template"]["spec"]["containers"][0]["args"]]
+        config = words[words.index("--config"):][:2]
+        run = subprocess.run([PHOTOPOOL, "config", "--check", *config], env=values, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        same((run.returncode, run.stdout if run.returncode else b""), (0, b""), f"config --check of {config}")
+        # As above: the wrong setting is found last.
+        run = subprocess.run([PHOTOPOOL, *words, "--set", "clients.rpm=0"], env=values, stderr=subprocess.PIPE, check=False, timeout=60)
+        check(run.returncode == 2 and b"clients.rpm" in run.stderr, f"{words}: {run.stderr}")
+
+
 def configures(case, kept):
-    """The build of the image must need nothing that .dockerignore leaves out."""
+    """The build of the image, `make install`, must need nothing that .dockerignore leaves out."""
     copy = case.path("context")
     for name in kept:
         source = os.path.join(ROOT, name)
@@ -70,9 +96,14 @@ def configures(case, kept):
         else:
             os.makedirs(os.path.dirname(os.path.join(copy, name)), exist_ok=True)
             shutil.copy(source, os.path.join(copy, name))
-    for command in (["cmake", "-S", copy, "-B", copy + "/build", "-G", "Ninja", "-DPP_TESTS=OFF"], ["ninja", "-C", copy + "/build", "-n", "photopool"]):
+    for command in (["cmake", "-S", copy, "-B", copy + "/build", "-G", "Ninja", "-DPP_TESTS=OFF"], ["ninja", "-C", copy + "/build", "-n", "photopool", "pages"]):
         run = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
         same(run.returncode, 0, f"{command[0]} with what is copied into the image: {run.stdout.decode()[-1500:]}")
+    with open(os.path.join(copy, "build", "cmake_install.cmake"), encoding="utf-8") as f:
+        installed = [name for name in re.findall(rf'"{re.escape(copy)}/([^"]+)"', f.read()) if not name.startswith("build/")]
+    check(len(installed) > 3, f"what `make install` installs of the source: {installed}")
+    for name in ["Makefile", *installed]:
+        check(os.path.exists(os.path.join(copy, name)), f"`make install` needs {name}: kept out by .dockerignore")
 
 
 def image(case):
@@ -145,4 +176,4 @@ def left_of(folder):
 
 
 if __name__ == "__main__":
-    scenario(reader, settings, image, runs)
+    scenario(reader, settings, kubernetes, image, runs)
