@@ -97,6 +97,8 @@ def workload(value, config, secret, other):
     volumes = {v["name"] for v in pod.get("volumes", [])} | {c["metadata"]["name"] for c in spec.get("volumeClaimTemplates", [])}
     if volumes != {m["name"] for m in container.get("volumeMounts", [])}:
         yield "volumes and volumeMounts differ"
+    if set(container["args"][2].split(",")) & {"api", "worker"} and "/tmp" not in [m["mountPath"] for m in container.get("volumeMounts", [])]:
+        yield "volumeMounts: a folder that can be written to at /tmp, for S3"
     maps = [v["configMap"]["name"] for v in pod.get("volumes", []) if "configMap" in v]
     if any(m not in config["maps"] for m in maps) or not maps:
         yield f"a ConfigMap that {LIST} makes"
@@ -166,6 +168,7 @@ RULES = [("api.yaml", "runAsUser: 10001", "runAsUser: 10002"), ("worker.yaml", "
          ("cron.yaml", '"cron,deliver"', "cron"), ("worker.yaml", "photopool-worker\nspec:\n  strategy:", "photopool-worker\nspec:\n  replicas: 3\n  strategy:"),
          ("worker.yaml", "kind: Deployment, name: photopool-worker", "kind: Deployment, name: worker"), ("api.yaml", "secretRef: {name: photopool}", "secretRef: {name: other}"),
          ("api.yaml", "component: api}\n  ports", "component: apis}\n  ports"), ("api.yaml", "{name: data, mountPath", "{name: dat, mountPath"),
+         ("worker.yaml", "mountPath: /tmp", "mountPath: /var/tmp"),
          ("api.yaml", "configMap: {name: photopool}", "configMap: {name: other}"), ("ingest.yaml", "enableServiceLinks: false", "enableServiceLinks: true"),
          (CONFIG, "worker.drain: 30s", "worker.drain: 31s"), (LIST, "  - cron.yaml\n", ""), (LIST, "newTag: ", "newTag: 9"), (LIST, "namespace: photopool", "namespace: other")]
 
