@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Checks packaging/kubernetes: each object has the form of Kubernetes' API; the pods are hardened and
 have probes; what names something names something that exists; and what other files say too is the
-same there: docker/Dockerfile (user, port), docker/compose.yaml (roles), CMakeLists.txt (version).
+same there: docker/Dockerfile (user, port), docker/compose.yaml (roles), CMakeLists.txt (version),
+cmd_up.c (the time to end).
 
 tests/scenario/test_fleet_script.py checks photopool.yaml and the command lines with photopool.
 """
@@ -20,7 +21,6 @@ import compose  # noqa: E402
 FOLDER = "packaging/kubernetes/"
 TOOL = os.path.join(ROOT, "tests", "support", "manifests")
 CONFIG, SECRET, LIST = "photopool.yaml", "secret.example.yaml", "kustomization.yaml"
-CLOSE = 60  # seconds that photopool may take to end after worker.drain: CLOSE_MS in cmd/photopool/cmd_up.c
 WORKLOADS = ("Deployment", "StatefulSet")
 
 
@@ -31,6 +31,7 @@ def other_files():
     for name, _, words, _ in compose.ours():
         roles[name] = words[words.index("--roles") + 1]
     return {"user": [int(n) for n in re.search(r"^USER (\d+):(\d+)$", dockerfile, re.M).groups()],
+            "close": int(re.search(r"^#define CLOSE_MS (\d+)$", read("cmd/photopool/cmd_up.c"), re.M)[1]) // 1000,
             "port": int(re.search(r"^EXPOSE (\d+)$", dockerfile, re.M)[1]), "roles": roles,
             "version": re.search(r"^project\(photopool VERSION (\S+)", read("CMakeLists.txt"), re.M)[1]}
 
@@ -76,7 +77,7 @@ def lives(pod, container, other, drain):
     if not {"cpu", "memory"} <= set(resources.get("requests", {})) or "memory" not in resources.get("limits", {}):
         yield "resources: requests of cpu and memory, and a limit of memory"
     before = container.get("lifecycle", {}).get("preStop", {}).get("exec", {}).get("command", ["sleep", "0"])
-    need = int(before[1]) + drain + CLOSE
+    need = int(before[1]) + drain + other["close"]
     if pod.get("terminationGracePeriodSeconds", 30) < need:
         yield f"terminationGracePeriodSeconds: at least {need}, for preStop, worker.drain and the end"
 
