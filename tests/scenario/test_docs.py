@@ -15,6 +15,8 @@ does, or if the API answers with a problem that the page does not show.
   ```js     not run
 
 Variables live until the page ends, as in a terminal.
+
+docs/commands.md and docs/errors.md, which are made from the sources, have what the program prints.
 """
 import fcntl
 import itertools
@@ -30,7 +32,7 @@ import threading
 import time
 import urllib.request
 
-from harness import ORIGIN, PHOTOPOOL, SLOW, Process, check, free_port, same, scenario, wait_until
+from harness import ORIGIN, PHOTOPOOL, SLOW, Pool, Process, check, free_port, same, scenario, wait_until
 
 SOURCE = os.environ.get("PP_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # What is not run: a page and a block's first line, or None and a line of any block; and why.
@@ -307,6 +309,37 @@ def no_stale_reason(_case):
     same(sorted(str(entry) for entry in NOT_RUN if entry not in found), [], "entries of NOT_RUN without a block")
 
 
+def printed(*args):
+    return subprocess.run([PHOTOPOOL, *args], stdout=subprocess.PIPE, check=True, encoding="utf-8").stdout
+
+
+def page_of_commands(_case):
+    """docs/commands.md has the help of every command, and the options that they share."""
+    page = "\n".join(read("docs/commands.md"))
+    names = re.findall(r"^  ([a-z]+) .*  \S", printed("--help").split("\n\nCommands that talk")[0], re.M)
+    same(re.findall(r"^### photopool (\S+)", page, re.M), names, "commands of docs/commands.md")
+    for name in names:
+        help_text, _, shared = printed(name, "--help").split("\nParameters, with their defaults.")[0].partition("\nEvery command that talks")
+        check("Every command that talks" + shared.rstrip() + "\n```\n" in page or not shared, f"docs/commands.md has not the shared options of {name}")
+        if name in ("doctor", "bench"):
+            help_text = help_text.partition("\n  --json   ")[0]
+        check(f"### photopool {name}\n\n```text\n{help_text.strip()}\n```\n" in page, f"docs/commands.md has not the help of {name}: {help_text}")
+
+
+def page_of_errors(case):
+    """docs/errors.md has every code that a server lists, with the same texts."""
+    pool = Pool(case)
+    pool.start()
+    codes = pool.get("/v1/errors").json
+    pool.stop()
+    rows = [line for line in read("docs/errors.md") if line.startswith("| `")]
+    photos = [f"| `{c['code']}` | {c['retry']} | {c['fault']} | {c['message']} |" for c in codes["errors"]]
+    same([r for r in rows if r.count("|") == 5 and not re.search(r"\| \d{3} \|", r)], photos, "codes of photos in docs/errors.md")
+    requests = [(c["code"], c["status"], c["remedy"]) for c in codes["requests"]]
+    found = re.findall(r"^\| `(\w+)` \| (\d{3}) \| .* \| (.*) \|$", "\n".join(rows), re.M)
+    same([(code, int(status), remedy) for code, status, remedy in found], requests, "codes of requests in docs/errors.md")
+
+
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background was started with Ctrl-C ignored, and so would be what it starts
-    scenario(no_stale_reason, pages)
+    scenario(no_stale_reason, page_of_commands, page_of_errors, pages)

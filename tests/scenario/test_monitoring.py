@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # scenario: timeout=60
 """/metrics is what Prometheus expects, has every metric that operators were promised, and every
-metric that configs/monitoring names. promtool checks the page and the alert rules.
+metric that configs/monitoring names. promtool checks the page and the alert rules. docs/metrics.md
+has the metrics and the labels that /metrics shows.
 """
 import json
 import os
@@ -43,6 +44,18 @@ def samples(page, name):
     return {labels: float(value) for labels, value in re.findall(rf"^photopool_{name}(\{{.*\}})? (\S+)$", page, re.MULTILINE)}
 
 
+def check_page(page):
+    """docs/metrics.md has all families with their types and helps, and all labels of their samples."""
+    with open(os.path.join(ROOT, "docs", "metrics.md"), encoding="utf-8") as f:
+        rows = {r[0]: r[1:] for r in re.findall(r"^\| `(\w+)` \| (\w+)(?:, leader)? \| (.*) \| (.*) \|$", f.read(), re.M)}
+    kinds, helps = (dict(re.findall(rf"^# {word} (\S+) (.*)", page, re.M)) for word in ("TYPE", "HELP"))
+    same({name: row[:2] for name, row in rows.items()}, {name: (kinds[name], helps[name]) for name in kinds}, "metrics of docs/metrics.md")
+    for name, labels in re.findall(r"^(\w+)\{(.*)\} ", page, re.M):
+        name = name if name in rows else re.sub(r"_(bucket|sum|count)$", "", name)
+        for label in set(re.findall(r'(\w+)="', labels)) - {"le"}:
+            check(f"`{label}`" in rows[name][2], f"docs/metrics.md: {name} has no label {label}")
+
+
 def test(case):
     origin = Origin(case, hosts="*.example delay=5 bytes=1000")
     pool = Pool(case, origin=origin)
@@ -57,6 +70,7 @@ def test(case):
     page = wait_until(whole_page, 40, "the item's result is counted, and the leader has measured the outbox")
     promtool("check", "metrics", text=page)
     promtool("check", "rules", os.path.join(MONITORING, "alerts.yaml"))
+    check_page(page)
     found = families(page)
     same([n for n in PROMISED if f"photopool_{n}" not in found], [], "metrics that are missing")
     for name in ("alerts.yaml", "grafana.json"):
