@@ -30,6 +30,10 @@ image: ## build/image/photopool_VERSION_ARCH.tar, a container image, tried in a 
 	@scripts/setup build pages image
 	@packaging/image
 
+site: ## build/site: README.md and docs/ as static web pages, which load nothing from other hosts
+	@scripts/setup site
+	@scripts/site
+
 demo: ## fetch real photographs from 40 hosts of all kinds, and look at the result
 	@scripts/setup build demo
 	@scripts/build build photopool origin
@@ -82,4 +86,4 @@ fuzz: ## every fuzz target for T seconds (make fuzz T=600)
 clean: ## remove what was built
 	rm -rf build build-*
 
-.PHONY: all help build install deb image demo fleet test test-long sim sim-check bench lint format fuzz clean
+.PHONY: all help build install deb image site demo fleet test test-long sim sim-check bench lint format fuzz clean
