@@ -354,7 +354,7 @@ static const struct {
     {"overloaded", "try again a little later"},
     {"rate_limited", "try again a little later"},
     {"not_found", "check the id, and whose key this is: others' things are not shown"},
-    {"undelivered", "to drop them all the same: photopool webhooks remove NAME --force"},
+    {"undelivered", "let them be delivered, or drop them with --force"},
     {"bad_client", ""},
     {"bad_parameter", ""},
     {"bad_value", ""},

@@ -33,6 +33,7 @@ int pp_cmd_results(int argc, char **argv);
 int pp_cmd_replay(int argc, char **argv);
 int pp_cmd_item(int argc, char **argv);
 int pp_cmd_items(int argc, char **argv);
+int pp_cmd_forget(int argc, char **argv);
 int pp_cmd_refresh(int argc, char **argv);
 int pp_cmd_cancel(int argc, char **argv);
 

@@ -1,5 +1,6 @@
 /* cmd_items.c: `photopool item` shows what became of one item, `photopool items` of the items of a
- * client; `photopool refresh` fetches an item again; `photopool cancel` ends a batch. */
+ * client; `photopool refresh` fetches an item again; `photopool forget` deletes one;
+ * `photopool cancel` ends a batch. */
 #include "list.h"
 #include "show.h"
 #include "table.h"
@@ -158,6 +159,34 @@ int pp_cmd_refresh(int argc, char **argv)
         json_decref(answer);
     }
     return pp_client_finish(&cli, code);
+}
+
+/* --- `photopool forget`: deletes an item --- */
+
+static const char forget_help[] =
+    "Usage: photopool forget CLIENT ITEM [--force]\n\n"
+    "Deletes all revisions of an item: its results are in no list any more. The counts of its batches, the\n"
+    "statistics, and what is known of its photos stay, and so do their bytes. An item that is open, or "
+    "whose\n"
+    "batch still runs, is not deleted.\n\n"
+    "  --force         also if a sink may not have its results yet; it never gets them then\n\n"
+    "Examples:\n"
+    "  photopool forget 42 ad-1\n";
+
+int pp_cmd_forget(int argc, char **argv)
+{
+    struct pp_cli cli;
+    struct pp_buf path;
+    bool force = false;
+    const struct pp_opt opts[] = {{"force", PP_OPT_FLAG, &force}};
+    const struct pp_cli_spec spec = {forget_help, opts, 1, 2, 2, "CLIENT or ITEM"};
+    int code = pp_cli_parse(&cli, argc, argv, &spec);
+    if (code != PP_CLI_GO)
+        return code;
+    pp_path_part(pp_path(&path, "/v1/items"), cli.args[0]);
+    pp_path_part(&path, cli.args[1]);
+    pp_path_query(&path, "force", force ? "true" : NULL);
+    return pp_client_finish(&cli, pp_show_call(&cli, "DELETE", &path, NULL));
 }
 
 /* --- `photopool cancel`: ends what is open of a batch --- */

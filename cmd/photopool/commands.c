@@ -25,6 +25,7 @@ const struct pp_command pp_commands[] = {
     {"items", "CLIENT [--status S] [--prefix TEXT]", "a client's items, and what became of them",
      pp_cmd_items},
     {"refresh", "CLIENT ITEM", "fetch all photos of an item again", pp_cmd_refresh},
+    {"forget", "CLIENT ITEM [--force]", "delete all revisions of an item", pp_cmd_forget},
     {"cancel", "BATCH", "start no more requests for a batch", pp_cmd_cancel},
     {"replay", "BATCH [--code C] [--domain D]", "fetch again what failed", pp_cmd_replay},
 

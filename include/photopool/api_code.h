@@ -37,6 +37,8 @@
       "Wait for the first request with this key to end.")                                                    \
     X(REPLAY_IN_PROGRESS, "replay_in_progress", 409, "A replay of this batch is in progress",                \
       "Send again when the batch of the first replay is running.")                                           \
+    X(ITEM_OPEN, "item_open", 409, "The item has not finished",                                              \
+      "Wait until its batch has finished, or cancel the batch.")                                             \
     X(UNDELIVERED, "undelivered", 409, "Messages wait for delivery",                                         \
       "Let them be delivered, or drop them with ?force=true.")                                               \
     X(PRECONDITION_FAILED, "precondition_failed", 412, "The settings are not those of If-Match",             \

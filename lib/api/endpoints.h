@@ -22,6 +22,7 @@
     X(GET, "/v1/items", READ, PP_LIST, PP_PAGE "client status code q ", list_items)                       \
     X(POST, "/v1/items/{}/{}/refresh", SUBMIT, PP_KEYED, "", refresh_item)                                \
     X(GET, "/v1/items/{}/{}", READ, 0, "", get_item)                                                      \
+    X(DELETE, "/v1/items/{}/{}", ADMIN, 0, "force ", delete_item)                                         \
     X(GET, "/v1/photos", READ, 0, "client url ", find_photo)                                              \
     X(GET, "/v1/photos/{}", READ, 0, "", get_photo)                                                       \
     X(GET, "/v1/clients", READ, PP_LIST, PP_PAGE "q paused ", list_clients)                               \

@@ -25,6 +25,8 @@ size_t pp_call_params(const struct pp_call *call, const char *name, const char *
 /* Parses a decimal number of at most 16 digits. */
 bool pp_number_parse(const char *text, uint64_t *out);
 
+/* Reads a parameter that is true or false; false without it. */
+bool pp_call_switch(struct pp_call *call, const char *name, bool *on);
 /* Reads the parameter `wait`, how long the answer may take, in seconds; *wait_ms is 0 without
  * it. */
 bool pp_call_wait(struct pp_call *call, int64_t *wait_ms);

@@ -107,6 +107,15 @@ bool pp_number_parse(const char *text, uint64_t *out)
     return true;
 }
 
+bool pp_call_switch(struct pp_call *call, const char *name, bool *on)
+{
+    const char *text = pp_call_param(call, name);
+
+    *on = text && strcmp(text, "true") == 0;
+    return !text || *on || strcmp(text, "false") == 0 ||
+           pp_call_problem(call, PP_API_BAD_PARAMETER, name, "%s is true or false", name);
+}
+
 bool pp_call_wait(struct pp_call *call, int64_t *wait_ms)
 {
     const char *text = pp_call_param(call, "wait");

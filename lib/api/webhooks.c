@@ -356,15 +356,11 @@ static void on_waiting_counted(struct pp_call *call)
 void pp_api_delete_webhook(struct pp_call *call)
 {
     struct webhook_removal *s = pp_webhook_state(call, sizeof(*s));
-    const char *force = pp_call_param(call, "force");
+    bool force;
 
-    if (!s)
+    if (!s || !pp_call_switch(call, "force", &force))
         return;
-    if (force && strcmp(force, "true") != 0 && strcmp(force, "false") != 0) {
-        pp_call_problem(call, PP_API_BAD_PARAMETER, "force", "force is true or false");
-        return;
-    }
-    if (force && strcmp(force, "true") == 0) {
+    if (force) {
         delete_webhook(call);
         return;
     }

@@ -26,9 +26,6 @@
 #define SILENT_MS 2000
 /* The process remembers this many lost workers of which it has told operators. */
 #define TOLD 1024
-/* Some time has passed since the age of the oldest undelivered message was measured. So it is
- * possible that the results of items that finished up to this many ms earlier are undelivered. */
-#define UNDELIVERED_MARGIN_MS 60000
 
 /* One job, with the request that it may have in flight. */
 struct job {
@@ -68,7 +65,7 @@ struct pp_cron {
     uint32_t told[TOLD]; /* hashes of the ids of lost workers that operators know of; a ring */
     size_t n_told;
     bool outbox_known;           /* true: the undelivered messages have been counted at least once */
-    int64_t undelivered_at;      /* when the oldest of them was finished; 0: there is none */
+    int64_t delivered_before_ms; /* if outbox_known: see struct pp_outbox_look */
     struct pp_waiting_from from; /* what the count of waiting photos needs */
     struct job *renewal;
     struct job jobs[]; /* jobs[i] runs row i of the table jobs[] below */
@@ -396,12 +393,7 @@ static void on_outbox_counted(void *data, enum pp_err err)
     if (err != PP_OK)
         return;
     job->cron->outbox_known = true;
-    job->cron->undelivered_at = 0;
-    for (size_t i = 0; i < look->n; i++) {
-        int64_t oldest = look->rows[i].oldest_at, *first = &job->cron->undelivered_at;
-        if (oldest > 0 && (*first == 0 || oldest < *first))
-            *first = oldest;
-    }
+    job->cron->delivered_before_ms = look->delivered_before_ms;
     m->n_sinks = look->n < PP_METRIC_SINKS ? look->n : PP_METRIC_SINKS;
     if (m->n_sinks == 0) /* no relay has saved its cursor yet */
         job->next_ms = pp_loop_now(job->p->loop) + RETRY_MS;
@@ -444,14 +436,14 @@ static struct pp_req clean_request(struct job *job, const uint64_t *cleaned)
 
 /* Returns the time before which finished items are removed. Results that a sink has not received
  * yet are kept longer, but at most twice as long, because the consumer may never return. */
-static int64_t clean_before(const struct pp_cron *cron)
+static int64_t clean_before(const struct job *job)
 {
-    const struct pp_pipeline *p = cron->p;
+    const struct pp_pipeline *p = job->p;
     int64_t before = retention_now(p) - p->params->results_ms;
     int64_t at_last = before - p->params->results_ms;
 
-    if (cron->undelivered_at > 0 && cron->undelivered_at - UNDELIVERED_MARGIN_MS < before)
-        before = cron->undelivered_at - UNDELIVERED_MARGIN_MS;
+    if (p->deliveries && job->cron->delivered_before_ms < before)
+        before = job->cron->delivered_before_ms;
     return before > at_last ? before : at_last;
 }
 
@@ -462,9 +454,8 @@ static void clean_batches(struct job *job)
 
     if (p->deliveries && !job->cron->outbox_known)
         return;
-    *r = (struct pp_store_clean){.req = clean_request(job, &r->items),
-                                 .finished_before_ms = clean_before(job->cron),
-                                 .limit = CLEAN_ROWS};
+    *r = (struct pp_store_clean){
+        .req = clean_request(job, &r->items), .finished_before_ms = clean_before(job), .limit = CLEAN_ROWS};
     pp_ask_submitted(&job->ask, p->store->ops->clean(p->store, r));
 }
 

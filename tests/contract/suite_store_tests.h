@@ -11,6 +11,7 @@ struct store_tests {
 };
 
 extern const struct store_tests store_plan_tests, store_claim_tests, store_read_tests, store_outbox_tests,
-    store_random_tests, store_park_tests, store_waiting_tests, store_attempts_tests, store_items_tests;
+    store_random_tests, store_park_tests, store_waiting_tests, store_attempts_tests, store_items_tests,
+    store_forget_tests;
 
 #endif

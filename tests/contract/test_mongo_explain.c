@@ -277,10 +277,22 @@ static void some_settings(struct store_kit *k)
 static void some_ends(struct store_kit *k)
 {
     struct pp_store_claim *c = claim_some(k, KIT_WORKER, 5, 3);
+    size_t deleted = 0;
     sk_cancel(k, "c1", "b_4");
     sk_cancel(k, NULL, "b_6");
     for (size_t i = 0; i < c->n; i++) /* No item needs some of these tasks any more. */
         sk_back(k, KIT_WORKER, &c->tasks[i], PP_SETTLE_RELEASE, 0, k->now);
+    for (int i = ITEMS / 2; i < 2 * ITEMS;
+         i++) { /* b_6 has ended; b_3, which has some of its items, has not */
+        struct pp_store_forget_item forget = {.client = "c3",
+                                              .id = pp_arena_printf(&k->arena, "i%d", i),
+                                              .finished_before_ms = INT64_MAX,
+                                              .upto_seq = UINT64_MAX};
+        KIT_RUN(k, forget_item, &forget);
+        assert_true(forget.req.err == PP_OK || forget.req.err == PP_EBUSY || i >= ITEMS * 3 / 2);
+        deleted += forget.req.err == PP_OK;
+    }
+    assert_true(deleted > 0);
     struct pp_store_clean clean = {.finished_before_ms = INT64_MAX, .limit = 30};
     KIT_OK(k, clean, &clean);
 }

@@ -162,6 +162,39 @@ static void forgotten(struct trial *t)
     assert_int_equal(forget_them(t), PP_OK);
 }
 
+/* --- forgetting an item --- */
+
+static void three_revisions(struct trial *t)
+{
+    sk_plan(t->k, t->client, t->batch, "a: p=stored; b: q=failed");
+    sk_plan(t->k, t->client, t->batch2, "a: p=stored");
+    sk_plan(t->k, t->client, pp_arena_printf(&t->k->arena, "%s_3", t->batch), "a: p=stored");
+}
+
+static enum pp_err forget_one(struct trial *t)
+{
+    struct pp_store_forget_item r = {
+        .client = t->client, .id = "a", .finished_before_ms = INT64_MAX, .upto_seq = UINT64_MAX};
+    KIT_RUN(t->k, forget_item, &r);
+    return r.req.err == PP_ENOTFOUND ? PP_OK : r.req.err; /* a call whose answer was lost has done it */
+}
+
+static void nothing_left(struct trial *t)
+{
+    size_t n;
+    struct pp_store_item a = {.client = t->client, .id = "a"};
+    KIT_RUN(t->k, item, &a);
+    assert_int_equal(a.req.err, PP_ENOTFOUND);
+    struct pp_item *items = sk_results(t->k, t->batch, 10, &n);
+    assert_true(n == 1 && !strcmp(items[0].id, "b"));
+    sk_results(t->k, t->batch2, 10, &n);
+    assert_int_equal(n, 0);
+    assert_int_equal(sk_batch(t->k, t->batch).items[PP_ITEM_COMPLETE], 1);
+    assert_int_equal(sk_batch(t->k, t->batch2).items[PP_ITEM_COMPLETE], 1);
+    const char *later = pp_arena_printf(&t->k->arena, "%s_4", t->batch);
+    assert_int_equal(sk_plan(t->k, t->client, later, "a: p=stored")->items[0].revision, 4);
+}
+
 /* --- the tests, one for each operation --- */
 
 static void claim_loses_any(void **state)
@@ -202,6 +235,12 @@ static void clean_loses_any(void **state)
     every_command(state, &(const struct operation){"clean", two_old, forget_them, forgotten, false});
 }
 
+static void forget_item_loses_any(void **state)
+{
+    every_command(state,
+                  &(const struct operation){"forget item", three_revisions, forget_one, nothing_left, false});
+}
+
 #define P(f)                                                                  \
     {                                                                         \
         cmocka_unit_test_setup_teardown(f, mk_open_proxied, mk_close_proxied) \
@@ -221,7 +260,7 @@ int main(int argc, char **argv)
     sk_use(&mk_subject);
     const struct CMUnitTest tests[][1] = {
         P(claim_loses_any), P(settle_loses_any), P(the_last_settle_loses_any), P(plan_loses_any),
-        P(reap_loses_any),  P(cancel_loses_any), P(clean_loses_any),
+        P(reap_loses_any),  P(cancel_loses_any), P(clean_loses_any),           P(forget_item_loses_any),
     };
     enum { N = sizeof tests / sizeof *tests };
     pid_t pids[N];

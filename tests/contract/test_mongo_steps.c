@@ -449,6 +449,82 @@ static void cancelled_too_late_for_its_numbers(void **state)
     close_held_up(&h);
 }
 
+static bool has_struck(void *arg)
+{
+    return mongo_proxy_struck(arg) > 0;
+}
+
+/* A slow planner has read which revisions the item has. Another one plans the batch to its end, and
+ * the item is deleted: alone, with a newer revision, or after an earlier plan of the batch. The
+ * slow planner must not make it again. */
+static void deleted_while_it_is_planned(void **state)
+{
+    struct store_kit *k = *state;
+    for (int round = 0; round < 3; round++) {
+        const char *c = pp_arena_printf(&k->arena, "c%d", round);
+        const char *b1 = pp_arena_printf(&k->arena, "b_%d_1", round);
+        struct flight f = {0};
+        struct held_up h = open_held_up(k);
+        struct pp_store_plan *r = sk_plan_of(k, c, b1, "a: p");
+        if (round == 2) {
+            sk_plan(k, c, b1, "a: p");
+            sk_final(k, KIT_WORKER, sk_claim_photo(k, c, "p"), PP_OUTCOME_STORED);
+        }
+        mongo_proxy_fault(h.proxy, "findAndModify", "batches", MONGO_HOLD_REPLY, 0, 1);
+        r->req = (struct pp_req){.done = landed, .data = &f, .arena = sk_arena(k)};
+        assert_int_equal(h.store->ops->plan(h.store, r), PP_OK);
+        pp_test_until(k->loop, has_struck, h.proxy, 60000);
+        if (round < 2) {
+            sk_plan(k, c, b1, "a: p");
+            sk_final(k, KIT_WORKER, sk_claim_photo(k, c, "p"), PP_OUTCOME_STORED);
+        }
+        if (round == 1)
+            sk_plan(k, c, pp_arena_printf(&k->arena, "b_%d_2", round), "a: p=stored");
+        struct pp_store_forget_item gone = {
+            .client = c, .id = "a", .finished_before_ms = INT64_MAX, .upto_seq = UINT64_MAX};
+        KIT_OK(k, forget_item, &gone);
+        assert_int_equal(gone.revisions, round == 1 ? 2 : 1);
+        mongo_proxy_let_go(h.proxy);
+        pp_test_until(k->loop, has_landed, &f, 60000);
+        assert_string_equal(pp_err_text(r->req.err), pp_err_text(PP_OK));
+        assert_true(r->items[0].repeated && r->tasks_opened == 0);
+        KIT_RUN(k, forget_item, &gone);
+        assert_int_equal(gone.req.err, PP_ENOTFOUND);
+        assert_int_equal(sk_claim(k, c, 0, 9)->n, 0);
+        assert_int_equal(shown(k, b1), 0);
+        assert_int_equal(sk_batch(k, b1).items[PP_ITEM_COMPLETE], 1);
+        assert_int_equal(sk_plan(k, c, pp_arena_printf(&k->arena, "b_%d_3", round), "a:")->items[0].revision,
+                         round == 1 ? 3 : 2);
+        close_held_up(&h);
+    }
+}
+
+/* The process that ended a batch has died before it recorded that. An item of the batch is deleted
+ * only after the end is recorded, because the batch is counted by its items until then. */
+static void deleted_before_the_end_is_recorded(void **state)
+{
+    struct store_kit *k = *state;
+    int64_t long_ago = k->now;
+    for (int round = 0; round < 2; round++) {
+        const char *batch = round ? "b_2" : "b_1";
+        struct pp_store_forget_item r = {
+            .client = "c", .id = "a", .finished_before_ms = INT64_MAX, .upto_seq = UINT64_MAX};
+        k->now = round ? long_ago : pp_loop_date(k->loop);
+        sk_plan(k, "c", batch, "a: p=stored; b: q=failed");
+        run_command(k, "{\"update\": \"batches\", \"updates\": [{\"q\": {}, \"multi\": true, \"u\": "
+                       "{\"$unset\": {\"f\": 1, \"sum\": 1}}}], \"writeConcern\": {\"w\": \"majority\"}}");
+        if (round == 0) { /* the process may still record it */
+            KIT_RUN(k, forget_item, &r);
+            assert_int_equal(r.req.err, PP_EBUSY);
+            sk_cancel(k, "c", batch); /* does, too */
+        }
+        KIT_OK(k, forget_item, &r);
+        assert_int_equal(r.revisions, 1);
+        assert_int_equal(sk_batch(k, batch).items[PP_ITEM_COMPLETE], 1);
+        run_command(k, "{\"delete\": \"batches\", \"deletes\": [{\"q\": {}, \"limit\": 0}]}");
+    }
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, sk_open, sk_close)
 
 int main(int argc, char **argv)
@@ -469,6 +545,8 @@ int main(int argc, char **argv)
         T(answered_since_it_was_interrupted),
         T(cancelled_and_interrupted),
         T(cancelled_too_late_for_its_numbers),
+        T(deleted_while_it_is_planned),
+        T(deleted_before_the_end_is_recorded),
     };
     int failures = cmocka_run_group_tests_name("mongo's steps", tests, NULL, NULL);
     pp_mongo_cleanup();

@@ -16,12 +16,12 @@
 
 static const char *place(void)
 {
-    static char paths[128][256];
+    static char paths[160][256];
     static int n;
     static const char *dir;
     if (!dir)
         dir = pp_test_tmpdir();
-    assert_true(n < 128);
+    assert_true(n < 160);
     snprintf(paths[n], sizeof paths[n], "%s/store-%d.db", dir, n);
     return paths[n++];
 }

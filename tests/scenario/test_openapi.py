@@ -399,6 +399,15 @@ def open_items(r):
     wait_until(lambda: api("getBatch", waits)["state"] == "running", 20, "the batch is planned")
     same(api("getItem", "45", "w")["photos"][0]["state"], "waiting", "a photo of a paused client")
     same(api("explain", query=[("client", "45"), ("url", r.url("w"))])["would"], "wait", "what would happen to it")
+    api("deleteItem", "45", "w", due=409, code="item_open")
+    api("deleteItem", "44", "old", due=409, code="undelivered")  # the webhook that is paused waits for it
+    api("deleteItem", "44", "old", query=[("force", "yes")], due=400, code="bad_parameter")
+    api("deleteItem", "44", "old", query=[("force", "true")], due=404, key="bound")
+    same(api("deleteItem", "44", "old", query=[("force", "true")])["revisions"], 2, "revisions deleted")
+    api("deleteItem", "44", "old", due=404)
+    api("getItem", "44", "old", due=404)
+    same([x["data"]["item"] for x in api("listResults", batch)["results"]], ["slow"], "results that stay")
+    same(api("getBatch", batch)["items"]["superseded"], 1, "the counts stay")
 
 
 def photos(r, found):

@@ -2,12 +2,14 @@
 # scenario: timeout=120 main
 """What callers do to batches: a newer list of an item, DELETE, replay, the same Idempotency-Key
 after a kill -9, the modes of refresh, photos that are too old, labels, calls that wait for a batch,
-items without photos, URLs that occur twice, failures after which a URL is skipped.
+items without photos, URLs that occur twice, failures after which a URL is skipped, items that are
+deleted.
 """
 import datetime
+import subprocess
 import time
 
-from harness import Origin, Pool, check, outcomes, same, scenario, wait_until
+from harness import PHOTOPOOL, Origin, Pool, check, outcomes, same, scenario, wait_until
 
 HOSTS = """
 stall*.example  stall=head
@@ -201,9 +203,42 @@ def skipped(r):
     same(len(r.requests("down9")), 8, "requests with one retry each")
 
 
+def forget(r):
+    def cli(*words):
+        return subprocess.run([PHOTOPOOL, *words, "--server", f"http://127.0.0.1:{r.pool.port}"], check=False,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout.decode()
+
+    def results_after(n):
+        return [(e["data"]["data"]["item"], e["data"]["data"]["revision"]) for e in r.pool.get_json(f"/v1/events?key=results:46&after={n}")["events"]]
+
+    first = r.pool.submit("46", [r.item("f1", r.url("f1"), r.url("gone-f1")), r.item("f2", r.url("f2"))])
+    r.pool.wait_finished(first)
+    second = r.pool.submit("46", [r.item("f1", r.url("f1"))])
+    r.pool.wait_finished(second)
+    stalls = r.pool.submit("46", [r.item("f3", r.url("stall-f3")), r.item("f4", r.url("f4"))])
+    wait_until(lambda: r.pool.batch(stalls)["photos"]["stored"] == 1, 20, "the photo that does not stall is stored")
+    check("item_open" in cli("forget", "46", "f3") and "item_open" in cli("forget", "46", "f4"), "items of a batch that runs stay")
+    counts = [r.pool.batch(b) for b in (first, second)]
+    wait_until(lambda: '"revisions":2' in cli("forget", "46", "f1"), 60, "the results are delivered, and the item is deleted")
+    check("not_found" in cli("forget", "46", "f1"), "there is nothing left to delete")
+    r.pool.kill()
+    r.pool.start()
+    same(r.pool.get("/v1/items/46/f1").status, 404, "the item")
+    same([x["item"] if "item" in x else x["data"]["item"] for x in r.pool.get_json("/v1/items?client=46")["items"]], ["f2", "f3", "f4"], "the client's items")
+    same([x["data"]["item"] for x in r.pool.results(first)], ["f2"], "results of the first batch")
+    same(r.pool.results(second), [], "results of the second batch")
+    same([r.pool.batch(b) for b in (first, second)], counts, "the batches' counts")
+    r.pool.request("DELETE", f"/v1/batches/{stalls}")
+    again = r.run(r.item("f1", r.url("f1")), client="46")
+    same((again[0]["data"]["revision"], again[0]["data"]["photos"][0]["outcome"]), (3, "unchanged"), "a later import")
+    same(len(r.requests("f1")), 1, "requests for the photo, which photopool still knows")
+    wait_until(lambda: ("f1", 3) in results_after(0), 20, "the new result is an event")
+    same(sorted(results_after(0)), [("f1", 1), ("f1", 2), ("f1", 3), ("f2", 1), ("f3", 1), ("f4", 1)], "events stay")
+
+
 def test_supersede_cancel_replay(case):
     r = Run(case)
-    for part in (supersede, cancel, label, replay, idempotency, refresh, max_age, twice, skipped):
+    for part in (supersede, cancel, label, replay, idempotency, refresh, max_age, twice, skipped, forget):
         part(r)
         print(part.__name__, flush=True)
     r.pool.stop()

@@ -453,7 +453,7 @@ STORE(store_outbox_counts, pp_store_outbox_counts)
 {
     for (size_t i = 0; i < r->n; i++) {
         r->counts[i].messages = F->outbox > r->counts[i].after_seq ? F->outbox - r->counts[i].after_seq : 0;
-        r->counts[i].oldest_at = 0;
+        r->counts[i].oldest_at = r->counts[i].messages > 0 ? F->outbox_oldest_at : 0;
     }
     return fake_later(&F->back, &r->req, F->err);
 }
@@ -464,6 +464,20 @@ STORE(store_forget_failures, pp_store_forget_failures)
              r->domain ? r->domain : "*");
     r->photos = 3;
     return fake_later(&F->back, &r->req, F->err);
+}
+
+STORE(store_outbox, pp_store_outbox)
+{
+    r->n = 0;
+    r->end = F->outbox;
+    return fake_later(&F->back, &r->req, F->err);
+}
+
+STORE(store_forget_item, pp_store_forget_item)
+{
+    F->forget_item = *r;
+    r->revisions = 2;
+    return fake_later(&F->back, &r->req, F->forget_err ? F->forget_err : F->err);
 }
 
 STORE(store_routes, pp_store_routes)
@@ -540,6 +554,8 @@ void fake_store_open(struct fake_store *f, struct pp_loop *loop)
                                                  .put_client = store_put_client,
                                                  .outbox_counts = store_outbox_counts,
                                                  .forget_failures = store_forget_failures,
+                                                 .outbox = store_outbox,
+                                                 .forget_item = store_forget_item,
                                                  .routes = store_routes,
                                                  .queue = store_queue,
                                                  .host_clients = store_host_clients,

@@ -80,11 +80,14 @@ struct fake_store {
     struct pp_store_results results_asked;
     struct pp_store_replay replay_asked;
     char put_client[65];
-    struct pp_client put;   /* without texts: they are in put_client and put_headers */
-    uint64_t outbox;        /* the seq of the newest item in the outbox */
-    size_t stale;           /* number of puts with `compare` that end with PP_ESTALE */
-    char forgotten[330];    /* client and domain of the failures to forget, "*" for any */
-    char put_headers[4200]; /* "" if the client has none */
+    struct pp_client put;                    /* without texts: they are in put_client and put_headers */
+    uint64_t outbox;                         /* the seq of the newest item in the outbox */
+    int64_t outbox_oldest_at;                /* when the oldest undelivered item in it finished */
+    enum pp_err forget_err;                  /* how requests to forget an item end; PP_OK: as `err` says */
+    size_t stale;                            /* number of puts with `compare` that end with PP_ESTALE */
+    struct pp_store_forget_item forget_item; /* the last one */
+    char forgotten[330];                     /* client and domain of the failures to forget, "*" for any */
+    char put_headers[4200];                  /* "" if the client has none */
     /* A request for results with a larger limit than this ends with PP_ENOMEM; 0 means that none
      * does. */
     size_t results_enomem_above;

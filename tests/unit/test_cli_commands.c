@@ -144,7 +144,8 @@ static void every_command_has_its_help(void **state)
                {"hosts", pp_cmd_hosts},     {"breaker", pp_cmd_breaker}, {"clients", pp_cmd_clients},
                {"item", pp_cmd_item},       {"cancel", pp_cmd_cancel},   {"items", pp_cmd_items},
                {"refresh", pp_cmd_refresh}, {"errors", pp_cmd_errors},   {"completion", pp_cmd_completion},
-               {"photo", pp_cmd_photo},     {"doctor", pp_cmd_doctor},   {"bench", pp_cmd_bench}};
+               {"photo", pp_cmd_photo},     {"doctor", pp_cmd_doctor},   {"bench", pp_cmd_bench},
+               {"forget", pp_cmd_forget},   {"stats", pp_cmd_stats},     {"up", pp_cmd_up}};
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         struct cli_run r;

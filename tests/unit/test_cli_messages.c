@@ -25,9 +25,7 @@ static const struct sample samples[] = {
      {"webhooks", "remove", "shop"},
      {{409, NULL, PROBLEM "\"code\":\"undelivered\",\"detail\":\"4 messages wait\"}"}},
      .code = 1,
-     .err =
-         "4 messages wait (undelivered, HTTP 409); to drop them all the same: photopool webhooks remove NAME "
-         "--force"},
+     .err = "4 messages wait (undelivered, HTTP 409); let them be delivered, or drop them with --force"},
     {"a webhook is removed by force",
      pp_cmd_webhooks,
      {"webhooks", "remove", "shop", "--force"},

@@ -82,7 +82,8 @@ struct pp_rejected_part {
  * that it shares with an open older revision; then the older revision becomes `superseded`, and its
  * open photos `cancelled`. A photo with an outcome other than OPEN is final at once. So is an OPEN
  * photo whose bytes were stored after its look-up (pp_plan_photo_late()). SKIPPED adds 1 to the
- * photo's `skips`. If the batch was cancelled before, the call cancels its items, too. */
+ * photo's `skips`. If the batch was cancelled before, the call cancels its items, too. A batch that
+ * has finished has all its items, so a call for it plans none, not even one that was deleted. */
 struct pp_store_plan {
     struct pp_req req;
     const char *client;
@@ -559,6 +560,21 @@ struct pp_store_clean { /* deletes old finished batches with their items */
     uint64_t items; /* out: number of items deleted; if it equals `limit`, the caller calls again */
 };
 
+/* Deletes all revisions of an item: its results, and its photos in them. The photos' records and
+ * tasks stay, and so do the counts of the batches. If the item is imported again, it gets the next
+ * revision number. A call that fails or is interrupted may have deleted some of the older
+ * revisions; a repeated call deletes the others. PP_ENOTFOUND: the item has no revision. PP_EBUSY:
+ * a revision is open, or its batch has not finished. PP_ESTALE: a revision is not within the two
+ * bounds. */
+struct pp_store_forget_item {
+    struct pp_req req;
+    const char *client, *id;
+    /* every revision must have finished before this time, with at most this seq */
+    int64_t finished_before_ms;
+    uint64_t upto_seq;
+    uint64_t revisions; /* out: number of revisions deleted */
+};
+
 struct pp_store_generation { /* records the name of the coordinator's current data set */
     struct pp_req req;
     const char *dataset; /* name of the data set, at most 63 bytes */
@@ -603,6 +619,7 @@ struct pp_store_generation { /* records the name of the coordinator's current da
     X(put_client, pp_store_put_client)           \
     X(save_routes, pp_store_save_routes)         \
     X(clean, pp_store_clean)                     \
+    X(forget_item, pp_store_forget_item)         \
     X(numbers, pp_store_numbers)                 \
     X(installation, pp_store_installation)
 #define PP_STORE_OPS(X) PP_STORE_READS(X) PP_STORE_WRITES(X)

@@ -1,5 +1,6 @@
 /* store_change.c: the other operations that write: cancelling a batch, moving tasks to another
- * tier, deleting old batches, numbers by name, the coordinator's data set, the installation. */
+ * tier, deleting old batches, or one item; numbers by name, the coordinator's data set, the
+ * installation. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,6 +126,48 @@ enum pp_err pp_ms_run_clean(struct pp_memory_store *s, struct pp_store_clean *r)
     if (r->items > 0)
         sweep(s, first, last);
     return PP_OK;
+}
+
+/* --- forgetting an item --- */
+
+/* Returns why the item's revisions, from `it` on, may not be deleted; PP_OK: they may. */
+static enum pp_err refusal(const struct pp_store_forget_item *r, const struct pp_ms_item *it)
+{
+    enum pp_err err = it ? PP_OK : PP_ENOTFOUND;
+
+    for (; it; it = it->older) {
+        if (it->item.status == PP_ITEM_OPEN || !it->batch->finished_at)
+            return PP_EBUSY;
+        if (it->item.finished_at >= r->finished_before_ms || it->item.seq > r->upto_seq)
+            err = PP_ESTALE;
+    }
+    return err;
+}
+
+/* Takes a finished item out of a list in order of seq. */
+static void take_out(struct pp_memory_sorted *list, const struct pp_ms_item *it)
+{
+    size_t i = pp_memory_sorted_place(list, &it->item.seq, pp_ms_by_seq);
+    pp_assert(i < list->n && list->at[i] == it, "a finished item is not in its list");
+    pp_memory_sorted_remove(list, i);
+}
+
+enum pp_err pp_ms_run_forget_item(struct pp_memory_store *s, struct pp_store_forget_item *r)
+{
+    struct pp_ms_client *c = pp_ms_client(s, r->client, false);
+    const struct pp_ms_name *name = c ? pp_ms_name(c, r->id, false) : NULL;
+    struct pp_ms_item *it = name ? name->newest : NULL, *older;
+    enum pp_err err = refusal(r, it);
+
+    r->revisions = 0;
+    for (; err == PP_OK && it; it = older) {
+        older = it->older;
+        take_out(&it->batch->done, it);
+        take_out(&s->by_seq, it);
+        pp_ms_item_free(s, it);
+        r->revisions++;
+    }
+    return err;
 }
 
 /* --- numbers --- */

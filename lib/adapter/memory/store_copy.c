@@ -170,6 +170,11 @@ bool pp_ms_copy_clean(struct pp_store_clean *r, struct pp_arena *a)
     return true;
 }
 
+bool pp_ms_copy_forget_item(struct pp_store_forget_item *r, struct pp_arena *a)
+{
+    return text(a, &r->client) && text(a, &r->id);
+}
+
 bool pp_ms_copy_numbers(struct pp_store_numbers *r, struct pp_arena *a)
 {
     return text(a, &r->name);

@@ -197,6 +197,11 @@ static enum pp_err plan_item(struct plan_state *p, struct pp_plan_item *item)
         item->revision = it->item.revision;
         return PP_OK;
     }
+    if (p->batch->finished_at) { /* it has all its items: this one was deleted since */
+        item->repeated = true;
+        item->revision = name->revision;
+        return PP_OK;
+    }
     struct pp_ms_item *it = build(p, item, name);
     return it ? add(p, it, item) : PP_ENOMEM;
 }

@@ -440,6 +440,10 @@ _Static_assert(PP_ITEM_OPEN == 0 && PP_ITEM_COMPLETE == 1 && PP_ITEM_PARTIAL == 
     X(CLEAN_OLDER_STUB, REMOVE, ITEMS, "",                                                                   \
       "{'c': '?client:s', 'i': '?item:s', 'r': {'$lt': '?revision:i'}, 'b': " MG_NO "}")                     \
     X(CLEAN_BATCH, REMOVE, BATCHES, "", "{'_id': '?batch:s'}")                                               \
+    X(ITEM_REVISIONS, FIND, ITEMS, "newest", "{'c': '?client:s', 'i': '?item:s', 'b': " MG_YES "}", "",      \
+      "'sort': {'r': -1}, 'projection': {'b': 1, 'q': 1, 'f': 1}, " MG_MAJORITY)                             \
+    X(BATCHES_RUNNING, FIND, BATCHES, "_id_", "{'_id': {'$in': '?batches:S'}, 'f': " MG_NO "}", "",          \
+      "'limit': 1, 'projection': {'_id': 1}, " MG_MAJORITY)                                                  \
     /* settings and routes */                                                                                \
     X(CLIENTS, FIND, CLIENTS, "",                                                                            \
       "{'_id': {'$eq': '?id:s?', '$in': '?ids:S?', '$gt': '?after:s?', '$gte': '?from:s?', '$lt': "          \

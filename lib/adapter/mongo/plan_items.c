@@ -257,10 +257,31 @@ static size_t insert_rows(struct pp_mg_planning *p)
     return bulk.done.n_dups;
 }
 
+/* A batch that has ended has all its items. One that was not found was deleted since (forget.c),
+ * and is not planned again. This look comes after the search: an item is deleted only after the end
+ * of its batch was recorded. */
+static void skip_deleted(struct pp_mg_planning *p)
+{
+    if (p->t->err != PP_OK || wanted_names(p) == 0)
+        return;
+    const bson_t *doc = pp_mg_first(p->t, MQ_BATCH_LOOK, "s", p->r->batch_id);
+    bool ended = doc && bson_has_field(doc, "f");
+    for (size_t i = 0; i < p->r->n && ended; i++) {
+        struct pp_mg_plan_row *row = &p->rows[i];
+        if (!wanted(row))
+            continue;
+        row->repeated = row->item->repeated = true;
+        row->item->revision = row->newest;
+        row->n_open = 0;
+        row->seq = 0;
+    }
+}
+
 /* Finds the items that the batch has already, and renumbers items that a reader may have passed. */
 static void look_again(struct pp_mg_planning *p)
 {
     find_repeated(p);
+    skip_deleted(p);
     if (p->t->err == PP_OK)
         mark_late(p);
     renumber(p);

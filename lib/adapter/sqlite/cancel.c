@@ -1,6 +1,6 @@
 /* cancel.c: changes that take long: cancelling a batch, moving waiting tasks to another tier,
- * deleting old batches. They are cut into slices, so that they do not delay the writer's other
- * requests.
+ * deleting old batches, or an item. They are cut into slices, so that they do not delay the
+ * writer's other requests.
  *
  * A slice that leaves work sets call->again and stores its position in call->next; the request then
  * queues again. A crash between slices leaves no item or task half changed. The caller, who got no
@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "store.h"
 
-enum { CANCEL_PHOTOS = 2000, RETIER_SCAN = 20000, RETIER_CHANGES = 4000, LIST = 512 };
+enum { CANCEL_PHOTOS = 2000, RETIER_SCAN = 20000, RETIER_CHANGES = 4000, LIST = 512, FORGET = 64 };
 
 /* Finds the batch. If nothing of the batch is planned yet, but the caller says that it exists
  * (created_at and owner are set), adds its row. */
@@ -195,5 +195,60 @@ enum pp_err pp_sw_clean(struct pp_sw *w, struct pp_store_clean *r)
         pp_sw_batch_forget(w, b);
     }
     pp_sq_trim(&w->db);
+    return w->db.err;
+}
+
+/* --- forgetting an item --- */
+
+struct item_revision {
+    int64_t num;
+    bool stub;
+};
+
+/* Reads the revisions of an item, the oldest first, into memory that lives until the operation
+ * ends. Returns why they may not be deleted; PP_OK: they may. */
+static enum pp_err revisions_of(struct pp_sw *w, const struct pp_store_forget_item *r, int64_t client,
+                                struct item_revision **revisions, size_t *n)
+{
+    enum pp_err err = PP_ENOTFOUND;
+    bool open = false, kept = false;
+    size_t cap = 0;
+    sqlite3_stmt *st = pp_sq_bind(&w->db, PP_Q_ITEM_STATES, "it", client, r->id);
+    while (pp_sq_row(&w->db, st)) {
+        int64_t batch = pp_sq_col(st, 1), seq = pp_sq_col(st, 2);
+        struct item_revision *more = pp_sq_grow(&w->db, &w->tmp, *revisions, *n, &cap, sizeof *more);
+        if (!more)
+            break;
+        *revisions = more;
+        more[(*n)++] = (struct item_revision){pp_sq_col(st, 0), batch == 0};
+        if (batch == 0)
+            continue;
+        err = PP_OK;
+        const struct pp_sw_batch *b = pp_sw_batch(w, batch);
+        open |= seq == 0 || (b && b->finished == 0);
+        kept |= pp_sq_col(st, 3) >= r->finished_before_ms || (uint64_t)seq > r->upto_seq;
+    }
+    pp_sq_done(st);
+    return open ? PP_EBUSY : kept ? PP_ESTALE : err;
+}
+
+/* Deletes the oldest revisions first, so that an item whose deletion was interrupted still has its
+ * newest one. */
+enum pp_err pp_sw_forget_item(struct pp_sw *w, struct pp_store_forget_item *r)
+{
+    struct item_revision *revisions = NULL;
+    size_t n = 0;
+    int64_t client = pp_sq_name_num(&w->names, PP_NAME_CLIENT, r->client);
+    enum pp_err err = client ? revisions_of(w, r, client, &revisions, &n) : PP_ENOTFOUND;
+    r->revisions = w->group.call->carry[0];
+    if (err != PP_OK)
+        return pp_sq_refuse(&w->db, err);
+    size_t some = n < FORGET ? n : FORGET;
+    for (size_t i = 0; i < some && w->db.err == PP_OK; i++) {
+        forget_item(w, revisions[i].num, revisions[n - 1].num);
+        r->revisions += !revisions[i].stub;
+    }
+    w->group.call->next[0] = r->revisions;
+    w->group.call->again = some < n;
     return w->db.err;
 }

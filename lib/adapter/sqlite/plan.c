@@ -44,6 +44,10 @@ static bool find_revisions(struct pp_sw *w, struct planning *p, struct pp_plan_i
         }
     }
     pp_sq_done(st);
+    if (!repeated && p->batch->finished) { /* it has all its items: this one was deleted since */
+        repeated = true;
+        item->revision--;
+    }
     return repeated;
 }
 

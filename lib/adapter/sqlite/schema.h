@@ -96,6 +96,8 @@ extern const char *const pp_store_schema[PP_STORE_VERSION];
     X(ITEM_OPEN_OF_BATCH, "SELECT num FROM items WHERE num>=?1 AND num<=?2 AND batch=?3 AND seq=0 LIMIT ?4") \
     X(ITEM_OF_BATCH, "SELECT num, client, item FROM items WHERE num>=?1 AND num<=?2 AND batch=?3 LIMIT ?4")  \
     X(ITEM_NEWEST, "SELECT num FROM items WHERE client=?1 AND item=?2 ORDER BY revision DESC LIMIT 1")       \
+    X(ITEM_STATES, "SELECT num, batch, seq, finished FROM items WHERE client=?1 AND item=?2"                 \
+                   " ORDER BY revision")                                                                     \
     X(ITEM_FORGET, "UPDATE items SET batch=0, seq=0, meta=NULL, photos=0 WHERE num=?1")                      \
     X(ITEM_DELETE, "DELETE FROM items WHERE num=?1")                                                         \
     X(SLOT_ADD, "INSERT INTO slots(item, idx, key, domain, url, outcome) VALUES(?1, ?2, ?3, ?4, ?5, ?6)")    \

@@ -92,6 +92,10 @@ struct pp_outbox_look {
     /* The results, valid when the request has ended: */
     struct pp_outbox_row *rows;
     size_t n;
+    /* Every sink, and every reader that has no row, has all results of items that finished before
+     * this time. INT64_MAX: all results; INT64_MIN: none, because there is no sink yet. Retention
+     * and DELETE /v1/items/... delete no others. */
+    int64_t delivered_before_ms;
     /* Used only while the request is in flight: */
     struct pp_delivery_sinks sinks;
     struct pp_store_outbox_counts counts;

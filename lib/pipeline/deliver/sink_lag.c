@@ -6,6 +6,11 @@
 #include "base/arena.h"
 #include "base/check.h"
 
+/* Results of items that finished up to this many ms before the oldest undelivered one may be
+ * undelivered, too: processes have different clocks, and some time passes before the answer is
+ * used. */
+#define UNDELIVERED_MARGIN_MS 60000
+
 /* Returns false for the cursor of batch_events.c, because that cursor delivers no messages. */
 static bool is_shown(const struct pp_delivery_sink *s)
 {
@@ -23,16 +28,18 @@ static void on_counted(struct pp_req *req)
     struct pp_outbox_look *look = req->data;
     size_t n = 0;
 
+    look->delivered_before_ms = look->sinks.n > 0 ? INT64_MAX : INT64_MIN;
     for (size_t i = 0; req->err == PP_OK && i < look->sinks.n; i++) {
         const struct pp_delivery_sink *s = &look->sinks.sinks[i];
-        if (!is_shown(s))
-            continue;
-        pp_assert(n < look->counts.n, "a sink was not counted");
-        const struct pp_outbox_count *c = &look->counts.counts[n];
+        pp_assert(i < look->counts.n, "a sink was not counted");
+        const struct pp_outbox_count *c = &look->counts.counts[i];
         int64_t oldest = c->messages > 0 ? c->oldest_at : 0;
         if (s->oldest_at > 0 && (oldest == 0 || s->oldest_at < oldest))
             oldest = s->oldest_at;
-        look->rows[n++] = (struct pp_outbox_row){s->sink, c->messages + s->pending, oldest};
+        if (oldest > 0 && oldest - UNDELIVERED_MARGIN_MS < look->delivered_before_ms)
+            look->delivered_before_ms = oldest - UNDELIVERED_MARGIN_MS;
+        if (is_shown(s))
+            look->rows[n++] = (struct pp_outbox_row){s->sink, c->messages + s->pending, oldest};
     }
     look->n = n;
     finish_look(look, req->err);
@@ -49,8 +56,7 @@ static enum pp_err count(struct pp_outbox_look *look)
     if (!look->rows || !r->counts)
         return PP_ENOMEM;
     for (size_t i = 0; i < s->n; i++)
-        if (is_shown(&s->sinks[i]))
-            r->counts[r->n++].after_seq = s->sinks[i].cursor;
+        r->counts[r->n++].after_seq = s->sinks[i].cursor;
     return look->store->ops->outbox_counts(look->store, r);
 }
 
