@@ -400,7 +400,7 @@ static void many_moves_take_turns(void **state)
 {
     enum { DOMAINS = 3 * AT_ONCE };
     struct kit *k = kit_open();
-    char domain[16];
+    char domain[24];
 
     (void)state;
     k->store.hold = true;
