@@ -308,7 +308,7 @@ static void openapi(void **state)
         {"/v1/batches/{id}/results", "get"},
         {"/v1/batches/{id}/rejected", "get"},
         {"/v1/batches/{id}/replay", "post"},
-        {"/v1/items/{client}/{item}", "get"},
+        {"/v1/items/{client}/{item}", "get delete"},
         {"/v1/photos", "get"},
         {"/v1/photos/{sha256}", "get"},
         {"/v1/clients", "get"},
