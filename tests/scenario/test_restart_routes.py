@@ -43,7 +43,18 @@ def test_restart_routes(case):
     pool.start()
     first = pool.wait_finished(pool.submit("42", items(origin, "first", DOMAINS, EACH)))
     check(all(r["data"]["status"] == "complete" for r in first), "the first import is complete")
-    wait_until(lambda: routes(pool) == expected(), 15, lambda: f"routes {routes(pool)}")
+    state = {"run": 0}
+
+    def learned_all():
+        """While the machine hangs, a host may look slow. Further photos of it must correct that."""
+        now = routes(pool)
+        wrong = [d for d, tier in expected().items() if now.get(d) != tier]
+        if wrong:
+            state["run"] += 1
+            pool.wait_finished(pool.submit("42", items(origin, f"more{state['run']}", wrong, 10)))
+        return not wrong
+
+    wait_until(learned_all, 60, lambda: f"routes {routes(pool)}")
     learned = attempts(first)
     print(f"first import: {sum(a == 1 for a in learned)} of {len(learned)} photos with one request")
 
@@ -65,8 +76,6 @@ def test_restart_routes(case):
     # down step by step.
     check(pool.get_json("/v1/routes?client=43")["routes"] == [], "routes of another client")
     origin.set_hosts("*.example delay=5-60 bytes=600-2000")
-    state = {"run": 0}
-
     def came_down():
         state["run"] += 1
         pool.wait_finished(pool.submit("42", items(origin, f"faster{state['run']}", ["slow0.example", "slow1.example"], 10)))
