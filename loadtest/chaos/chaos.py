@@ -64,8 +64,9 @@ BOUND = 240
 LOAD, GREEDY_LOAD, GREEDY_WINDOWS = 0.4, 0.7, 1.4
 # CROWDED is a greedy client without a rate. Only its concurrency limits it, because all of its
 # photos are slow: it posts CROWDED_RATE photos a minute, and CROWDED_SLOTS requests in flight fetch
-# 80 a minute.
-CROWDED, CROWDED_SLOTS, CROWDED_RATE = "c0", 2, 60
+# 80 a minute. While a worker of the first tier only holds one of its two slots, the other slot
+# fetches 40.
+CROWDED, CROWDED_SLOTS, CROWDED_RATE = "c0", 2, 40
 UNLIMITED_RATE = 300  # photos a minute of each other client without a rate
 LOST_BY_POLICY = ("denied_address", "denied_port", "denied_scheme")
 LOOK_S = 8  # seconds between two checks of limits and history while the faults happen
