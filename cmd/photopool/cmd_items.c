@@ -6,6 +6,13 @@
 #include "table.h"
 #include "tally.h"
 
+/* Begins the path of the item that the arguments CLIENT and ITEM name. */
+static void put_item_path(struct pp_buf *path, const struct pp_cli *cli)
+{
+    pp_path_part(pp_path(path, "/v1/items"), cli->args[0]);
+    pp_path_part(path, cli->args[1]);
+}
+
 /* --- `photopool item`: the newest revision of an item --- */
 
 static const char item_help[] =
@@ -79,8 +86,7 @@ int pp_cmd_item(int argc, char **argv)
     int code = pp_cli_parse(&cli, argc, argv, &spec);
     if (code != PP_CLI_GO)
         return code;
-    pp_path_part(pp_path(&path, "/v1/items"), cli.args[0]);
-    pp_path_part(&path, cli.args[1]);
+    put_item_path(&path, &cli);
     code = pp_client_call(&cli, "GET", &path, NULL, &answer);
     if (code == PP_EXIT_DONE && cli.json)
         pp_print_json(answer);
@@ -143,8 +149,7 @@ int pp_cmd_refresh(int argc, char **argv)
     int code = pp_cli_parse(&cli, argc, argv, &spec);
     if (code != PP_CLI_GO)
         return code;
-    pp_path_part(pp_path(&path, "/v1/items"), cli.args[0]);
-    pp_path_part(&path, cli.args[1]);
+    put_item_path(&path, &cli);
     pp_buf_puts(&path, "/refresh");
     code = pp_client_call(&cli, "POST", &path, json_object(), &answer);
     if (code == PP_EXIT_DONE && cli.json) {
@@ -165,10 +170,9 @@ int pp_cmd_refresh(int argc, char **argv)
 
 static const char forget_help[] =
     "Usage: photopool forget CLIENT ITEM [--force]\n\n"
-    "Deletes all revisions of an item: its results are in no list any more. The counts of its batches, the\n"
-    "statistics, and what is known of its photos stay, and so do their bytes. An item that is open, or "
-    "whose\n"
-    "batch still runs, is not deleted.\n\n"
+    "Deletes all revisions of an item: its results are in no list any more. The counts of its batches,\n"
+    "the statistics, and what is known of its photos stay, and so do their bytes. An item that is open,\n"
+    "or whose batch still runs, is not deleted.\n\n"
     "  --force         also if a sink may not have its results yet; it never gets them then\n\n"
     "Examples:\n"
     "  photopool forget 42 ad-1\n";
@@ -183,8 +187,7 @@ int pp_cmd_forget(int argc, char **argv)
     int code = pp_cli_parse(&cli, argc, argv, &spec);
     if (code != PP_CLI_GO)
         return code;
-    pp_path_part(pp_path(&path, "/v1/items"), cli.args[0]);
-    pp_path_part(&path, cli.args[1]);
+    put_item_path(&path, &cli);
     pp_path_query(&path, "force", force ? "true" : NULL);
     return pp_client_finish(&cli, pp_show_call(&cli, "DELETE", &path, NULL));
 }

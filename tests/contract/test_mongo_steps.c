@@ -454,9 +454,9 @@ static bool has_struck(void *arg)
     return mongo_proxy_struck(arg) > 0;
 }
 
-/* A slow planner has read which revisions the item has. Another one plans the batch to its end, and
- * the item is deleted: alone, with a newer revision, or after an earlier plan of the batch. The
- * slow planner must not make it again. */
+/* One planner reads the item's revisions, and is then held up. Another planner plans the batch, the
+ * batch finishes, and the item is deleted: alone, with a newer revision, or after an earlier plan
+ * of the batch. When the first planner goes on, it must not bring the item back. */
 static void deleted_while_it_is_planned(void **state)
 {
     struct store_kit *k = *state;

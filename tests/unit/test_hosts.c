@@ -141,7 +141,7 @@ static void hear_open(struct kit *k)
 
 static bool goes(struct kit *k)
 {
-    return pp_hosts_gate(k->hosts, HOST, 0).verdict == PP_HOST_GO;
+    return pp_hosts_gate(k->hosts, HOST, 0, NULL).verdict == PP_HOST_GO;
 }
 
 static void what_is_repeated_is_believed(void **state)
@@ -174,7 +174,7 @@ enum { FIRST_NUMBER = 3 + 256, SECOND_NUMBER = 5 };
 
 static struct pp_host_gate hop(struct kit *k, const struct pp_key *task, int64_t wait_until_ms)
 {
-    return pp_hosts_gate_hop(k->hosts, HOST, wait_until_ms, task);
+    return pp_hosts_gate(k->hosts, HOST, wait_until_ms, task);
 }
 
 /* A task that has waited at a redirect before has no permission from that. */

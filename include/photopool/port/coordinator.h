@@ -235,8 +235,8 @@ enum pp_notice_kind {
     PP_NOTICE_WEBHOOK,
     PP_NOTICE_BATCH, /* a: id of a batch; some of its photos were settled */
     PP_NOTICE_HOST,  /* a: a host; v: answers of the host, a batch (core/host_stats.h) */
-    /* a: a host; b: the data set of decisions ("" for an order); v: the leader's decision about the
-     * host's breaker, or an operator's order (pipeline/hosts) */
+    /* a: a host; v: the leader's decision about the host's breaker; or, as b says, an operator's
+     * order, or a task's wish to be a probe (pipeline/hosts) */
     PP_NOTICE_BREAKER,
     /* a: a host; v: how far its slow-down (core/slow_down.h) has grown, and how long it lasts, in
      * ms */

@@ -121,11 +121,9 @@ static void give_up(struct pp_claimer *claimer, struct claim_transfer *t)
 static enum pp_back ask_host(const struct pp_claimer *claimer, struct claim_transfer *t, const char *host)
 {
     const struct pp_task *task = t->base.task;
-    struct pp_hosts *hosts = claimer->o.hosts;
+    bool own = strcmp(host, task->domain) == 0;
 
-    t->base.gate = strcmp(host, task->domain) == 0
-                       ? pp_hosts_gate(hosts, host, task->wait_until_ms)
-                       : pp_hosts_gate_hop(hosts, host, task->wait_until_ms, &task->key);
+    t->base.gate = pp_hosts_gate(claimer->o.hosts, host, task->wait_until_ms, own ? NULL : &task->key);
     if (t->base.gate.verdict == PP_HOST_GO)
         return PP_BACK_NOT;
     return t->base.gate.verdict == PP_HOST_SLOW ? PP_BACK_SLOW_HOST : PP_BACK_HOST;

@@ -3,7 +3,6 @@
 #include "pipeline/hosts/hosts.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "pipeline/hosts/hosts_internal.h"
 
@@ -108,18 +107,18 @@ void pp_hosts_slow(struct pp_hosts *h, const char *name, int64_t retry_after_ms)
 void pp_hosts_noticed(struct pp_hosts *h, const struct pp_notice *n)
 {
     struct host *host = host_get(h, n->a);
-    bool leads = h->o.leads(h->o.data);
     uint64_t task = host_read_wish(n);
     enum pp_breaker_action action;
     int64_t for_ms;
+    bool order = host_read_order(n, &action, &for_ms);
 
     if (!host)
         return;
-    if (task && leads)
-        host_grant(h, host, task);
-    else if (!task && !host_read_order(n, &action, &for_ms))
+    if (!task && !order)
         host_hear(h, host, n);
-    else if (!task && leads)
+    else if (h->o.leads(h->o.data) && task)
+        host_grant(h, host, task);
+    else if (h->o.leads(h->o.data))
         host_obey(h, host, action, for_ms);
     wake(h, PP_HOSTS_TICK_MS);
 }
@@ -162,55 +161,46 @@ static bool may_probe(struct pp_hosts *h, struct host *host, uint64_t task)
     return host->granted == task;
 }
 
+/* Returns a number that tells tasks apart; never 0. It has as many bytes as a notice can tell. */
+static uint64_t number_of(const struct pp_key *key)
+{
+    uint64_t task = 1;
+
+    for (int i = 0; i < 6; i++)
+        task |= (uint64_t)key->b[i] << (8 * i);
+    return task;
+}
+
 static struct pp_host_gate shut_gate_hop(struct pp_hosts *h, struct host *host, int64_t wait_until_ms,
                                          const struct pp_key *key)
 {
     struct pp_host_gate g = shut_gate(h, host, wait_until_ms);
     int64_t pause = host->breaker.state == PP_BREAKER_HALF_OPEN ? HOP_HALF_MS : HOP_OPEN_MS,
             due = pp_loop_wall(h->o.loop) + pause;
-    uint64_t task = 0;
 
     if (g.verdict == PP_HOST_GIVE_UP)
         return g;
-    memcpy(&task, key->b, 6); /* as many bytes as a notice can tell */
-    task |= 1;                /* 0 is no task */
-    g.verdict = may_probe(h, host, task) ? PP_HOST_GO : PP_HOST_WAIT;
+    g.verdict = may_probe(h, host, number_of(key)) ? PP_HOST_GO : PP_HOST_WAIT;
     g.until_ms = due < g.wait_until_ms ? due : g.wait_until_ms;
     return g;
 }
 
-/* Returns the gate of a host whose breaker says `g`, and which may have asked for patience. */
-static struct pp_host_gate slow_gate(const struct pp_hosts *h, const char *name, struct pp_host_gate g)
+struct pp_host_gate pp_hosts_gate(struct pp_hosts *h, const char *name, int64_t wait_until_ms,
+                                  const struct pp_key *redirected)
 {
     struct pp_coordinator *coord = h->o.coordinator;
     int64_t wall = pp_loop_wall(h->o.loop), slow = coord->ops->host_slow_until(coord, name, wall);
+    struct host *host = host_find(h, name);
+    struct pp_host_gate g = {.verdict = PP_HOST_GO, .wait_until_ms = wait_until_ms};
 
+    if (host && host_is_shut(host))
+        g = redirected ? shut_gate_hop(h, host, wait_until_ms, redirected)
+                       : shut_gate(h, host, wait_until_ms);
     if (g.verdict == PP_HOST_GO && slow > wall) {
         g.verdict = PP_HOST_SLOW;
         g.until_ms = slow;
     }
     return g;
-}
-
-struct pp_host_gate pp_hosts_gate(struct pp_hosts *h, const char *name, int64_t wait_until_ms)
-{
-    const struct host *host = host_find(h, name);
-    struct pp_host_gate g = {.verdict = PP_HOST_GO, .wait_until_ms = wait_until_ms};
-
-    if (host && host_is_shut(host))
-        g = shut_gate(h, host, wait_until_ms);
-    return slow_gate(h, name, g);
-}
-
-struct pp_host_gate pp_hosts_gate_hop(struct pp_hosts *h, const char *name, int64_t wait_until_ms,
-                                      const struct pp_key *task)
-{
-    struct host *host = host_find(h, name);
-    struct pp_host_gate g = {.verdict = PP_HOST_GO, .wait_until_ms = wait_until_ms};
-
-    if (host && host_is_shut(host))
-        g = shut_gate_hop(h, host, wait_until_ms, task);
-    return slow_gate(h, name, g);
 }
 
 bool pp_hosts_shut(const struct pp_hosts *h, const char *name)

@@ -119,12 +119,10 @@ void pp_hosts_redirected(struct pp_hosts *h, const char *host, int64_t ms);
  * workers wait (core/slow_down.h). */
 void pp_hosts_slow(struct pp_hosts *h, const char *host, int64_t retry_after_ms);
 /* Says whether a photo of `host` may be requested. wait_until_ms is that of its task; 0 for a task
- * that has not waited for its host yet. */
-struct pp_host_gate pp_hosts_gate(struct pp_hosts *h, const char *host, int64_t wait_until_ms);
-/* The same for the task with this key, which a redirect leads to `host`, another host than its
- * own. */
-struct pp_host_gate pp_hosts_gate_hop(struct pp_hosts *h, const char *host, int64_t wait_until_ms,
-                                      const struct pp_key *task);
+ * that has not waited for its host yet. `redirected` is the key of a task that a redirect leads to
+ * `host`, another host than its own; NULL: it is the task's own host. */
+struct pp_host_gate pp_hosts_gate(struct pp_hosts *h, const char *host, int64_t wait_until_ms,
+                                  const struct pp_key *redirected);
 /* Returns true if the breaker of `host` is not closed. */
 bool pp_hosts_shut(const struct pp_hosts *h, const char *host);
 /* Takes a place of `host` for a request, if hosts.concurrency bounds them, and returns GO: then the

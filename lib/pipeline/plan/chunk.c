@@ -146,7 +146,7 @@ static void decide(struct plan_job *job, struct pp_plan_photo *photo, const stru
     }
     pp_routes_place(o->routes, job->entry->client, photo->domain, pp_loop_wall(o->loop), &photo->tier,
                     &photo->due_ms);
-    struct pp_host_gate gate = pp_hosts_gate(o->hosts, photo->domain, 0);
+    struct pp_host_gate gate = pp_hosts_gate(o->hosts, photo->domain, 0, NULL);
     if (pp_hosts_parks(o->hosts, &gate)) {
         photo->park_ms = gate.until_ms;
         photo->wait_until_ms = gate.wait_until_ms;

@@ -45,7 +45,7 @@ struct pp_routes *pp_routes_open(const struct pp_routes_options *options);
 /* Starts to read the saved routes. Until they have arrived, domains count as new. */
 void pp_routes_load(struct pp_routes *r);
 void pp_routes_close(struct pp_routes *r);
-/* Returns the number of requests to the store in flight. */
+/* Returns the number of requests to the store that are in flight or wait for their turn. */
 size_t pp_routes_busy(const struct pp_routes *r);
 
 /* Sets the tier and the due time (wall) of a new task. */
